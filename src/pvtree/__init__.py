@@ -1,0 +1,64 @@
+"""pvtree: decision trees, forests and boosting whose workers vote (PV-Tree, NIPS 2016)."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from pvtree.errors import (
+    InvalidDataError,
+    InvalidParameterError,
+    InvalidTypeError,
+    MissingDependencyError,
+    ModelFileError,
+    PvtreeError,
+)
+
+if TYPE_CHECKING:
+    from pvtree.estimators import (
+        DecisionTreeClassifier,
+        DecisionTreeRegressor,
+        GBDTClassifier,
+        GBDTRanker,
+        GBDTRegressor,
+        RandomForestClassifier,
+        RandomForestRegressor,
+    )
+    from pvtree.model import Model
+
+    __version__: str
+
+__all__ = [
+    "DecisionTreeClassifier",
+    "DecisionTreeRegressor",
+    "GBDTClassifier",
+    "GBDTRanker",
+    "GBDTRegressor",
+    "InvalidDataError",
+    "InvalidParameterError",
+    "InvalidTypeError",
+    "MissingDependencyError",
+    "Model",
+    "ModelFileError",
+    "PvtreeError",
+    "RandomForestClassifier",
+    "RandomForestRegressor",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load what is asked for when it is asked for, because scikit-learn and numba take a second or two."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("pvtree")
+    if name in __all__:
+        return getattr(
+            importlib.import_module("pvtree.model" if name == "Model" else "pvtree.estimators"), name
+        )
+    raise AttributeError(f"module 'pvtree' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,60 @@
+"""Every dtype, layout and sentinel that more than one module relies on, each with its reason."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+# A block holds 16 features side by side: 16 x 256 words of 8 bytes are 32 KB, which stay in the L1 cache
+# while a node's rows are added up, and one row of a block never crosses a cache line.
+# (These are numpy integers because numba compiles a function anew for every Python integer it is given literally.)
+BLOCK = np.int64(16)
+# uint8 bins: bin 0 is "missing" (for categories also "unseen"), 1..255 are ordered values or categories.
+N_BINS = np.int64(256)
+MISSING_BIN = np.int64(0)
+MAX_BIN = 255
+# Rows that a packed word can take before one of its fields could overflow. Nodes up to this size keep their
+# histogram packed ("narrow", one word a bin); larger ones keep one int64 per field ("wide").
+CAPACITY = np.int64(8192)
+COUNT_BITS = int(CAPACITY).bit_length()
+
+ZERO, ONE, NONE = np.int64(0), np.int64(1), np.int64(-1)
+GRADIENT, ENTROPY = 0, 1  # criterion: second-order (and variance) gain, or information gain of class counts
+
+
+class BinnedRows(NamedTuple):
+    """The training rows as bins, block by block: ``bins[block, row * 16 + lane]``."""
+
+    bins: np.ndarray  # uint8 (n_blocks, n_rows * BLOCK)
+    block_start: np.ndarray  # int64 (n_blocks + 1,): block b holds features block_start[b]:block_start[b + 1]
+    n_bins: np.ndarray  # int64 (n_features,): bins 1..n_bins are in use, beside MISSING_BIN
+    is_categorical: np.ndarray  # uint8 (n_features,)
+
+    @property
+    def n_rows(self) -> int:
+        return self.bins.shape[1] // BLOCK
+
+    @property
+    def n_features(self) -> int:
+        return len(self.n_bins)
+
+
+class Layout(NamedTuple):
+    """Where a row's statistics sit inside one 64-bit word, so that one addition updates all of them.
+
+    The count is in the lowest COUNT_BITS, then the values from low to high; only the topmost may be negative.
+    Sums of words decode exactly while no field overflows, hence also differences: parent - child = sibling.
+    Many classes take several planes of words; a row belongs to exactly one plane, which counts it.
+    """
+
+    n_planes: int
+    plane: np.ndarray  # int64 (n_values,)
+    shift: np.ndarray  # int64 (n_values,)
+    mask: np.ndarray  # int64 (n_values,); -1 keeps the sign of the topmost field
+    limit: np.ndarray  # int64 (n_values,): the largest magnitude one row may contribute
+
+    @property
+    def n_fields(self) -> int:
+        """Fields of a decoded ("wide") bin: the count of each plane, then the values."""
+        return self.n_planes + len(self.shift)

@@ -1,0 +1,33 @@
+"""The error tree. Every error is one sentence: what is wrong, what is allowed, what to do.
+
+PvtreeError
+├── InvalidParameterError   (ValueError)    a parameter's name or value
+├── InvalidDataError        (ValueError)    X, y, weights, groups
+├── InvalidTypeError        (TypeError)     a parameter or data of the wrong kind
+├── ModelFileError          (ValueError)    a model file that cannot be trusted
+└── MissingDependencyError  (ImportError)   an optional package that is not installed
+"""
+
+
+class PvtreeError(Exception):
+    """Base of every error that pvtree raises on purpose."""
+
+
+class InvalidParameterError(PvtreeError, ValueError):
+    """A parameter has an unknown name or a value outside its range."""
+
+
+class InvalidDataError(PvtreeError, ValueError):
+    """X, y, weights or groups cannot be trained on or predicted for."""
+
+
+class InvalidTypeError(PvtreeError, TypeError):
+    """A parameter or some data is of a kind that cannot be used."""
+
+
+class ModelFileError(PvtreeError, ValueError):
+    """A model file is truncated, altered, of another version, or no model at all."""
+
+
+class MissingDependencyError(PvtreeError, ImportError):
+    """An optional package is needed; the message gives the pip command."""

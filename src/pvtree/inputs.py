@@ -1,0 +1,302 @@
+"""X as users have it -> the float matrix that is binned or predicted on, categories as bin numbers.
+
+A table is what lies between: a pandas DataFrame as it came, or a 2-D numpy array; columns are read from it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
+
+Scalar = str | bool | int | float
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What fit learnt of X's columns: enough to read another X in the same way."""
+
+    n_features: int
+    names: tuple[str, ...] | None = None
+    # Bin b of categorical column j holds categories[j][b - 1]; bin 0 holds missing, unseen and rare values.
+    categories: Mapping[int, tuple[Scalar, ...]] = field(default_factory=dict)
+
+
+def read_table(X: Any) -> Any:
+    """A DataFrame or a 2-D array with at least one row and one column, converted no further than that."""
+    if hasattr(X, "tocsr") and hasattr(X, "nnz"):
+        raise InvalidTypeError(
+            "X is sparse, which is not supported; pass a dense array, such as X.toarray()."
+        )
+    table = X if _is_frame(X) else _as_array(X)
+    if len(table.shape) != 2:
+        raise InvalidDataError(
+            f"X must be two-dimensional, got shape {table.shape}: Reshape your data with X.reshape(-1, 1) "
+            "if it is one column or X.reshape(1, -1) if it is one row."
+        )
+    for axis, noun in enumerate(("row(s)", "feature(s)")):
+        if table.shape[axis] == 0:
+            shape = tuple(table.shape)
+            raise InvalidDataError(f"X has 0 {noun} (shape={shape}) while a minimum of 1 is required.")
+    return table
+
+
+def learn_columns(X: Any, table: Any, categorical_feature: Any, max_bin: int) -> Columns:
+    """Names and categories of the training data; at most ``max_bin`` categories get a bin of their own."""
+    names = column_names(X)
+    listed = _listed_columns(categorical_feature, names, table.shape[1])
+    typed = [j for j in range(table.shape[1]) if _has_category_dtype(table, j)]
+    categories = {j: _most_frequent(table, j, max_bin) for j in sorted({*listed, *typed})}
+    return Columns(table.shape[1], names, categories)
+
+
+def encode(table: Any, columns: Columns) -> np.ndarray:
+    """The table as a float32 or float64 matrix; a float array without categories is passed on as it is."""
+    if _is_frame(table):
+        return _encode_frame(table, columns)
+    if not columns.categories:
+        return _as_floats(table)
+    if table.dtype.kind in "biuf":
+        matrix = _as_floats(table)
+        matrix = matrix.copy(order="K") if matrix is table else matrix
+        for j in columns.categories:
+            matrix[:, j] = _encode_column(table, j, columns)
+        return matrix
+    return _encode_by_column(table, columns)
+
+
+def check_columns(X: Any, table: Any, columns: Columns, owner: str) -> None:
+    """Refuse an X whose columns are not those of fit, in number, name or order."""
+    if table.shape[1] != columns.n_features:
+        expected = f"{owner} is expecting {columns.n_features} features as input"
+        raise InvalidDataError(f"X has {table.shape[1]} features, but {expected}.")
+    names = column_names(X)
+    if names is None or columns.names is None or names == columns.names:
+        return
+    missing = [name for name in columns.names if name not in set(names)]
+    if not missing:
+        raise InvalidDataError(
+            "The columns of X are in another order than in fit; pass them in the same order."
+        )
+    unknown = [name for name in names if name not in set(columns.names)]
+    raise InvalidDataError(
+        f"The columns of X are not those of fit ({_listing(missing)} missing, {_listing(unknown)} unknown); "
+        "pass the same columns in the same order."
+    )
+
+
+def read_like(X: Any, columns: Columns, owner: str) -> np.ndarray:
+    """The matrix of an X that must look like the one of fit: for prediction and evaluation."""
+    table = read_table(X)
+    check_columns(X, table, columns, owner)
+    return encode(table, columns)
+
+
+def take_rows(table: Any, keep: np.ndarray) -> Any:
+    return table.iloc[keep] if _is_frame(table) else table[keep]
+
+
+def column_names(X: Any) -> tuple[str, ...] | None:
+    """The names of a DataFrame's columns if they are strings; None for arrays and numbered columns."""
+    names = list(getattr(X, "columns", ()))
+    n_strings = sum(isinstance(name, str) for name in names)
+    if 0 < n_strings < len(names):
+        raise InvalidTypeError(
+            "Some column names of X are strings and some are not; "
+            "make them all strings, for example with X.columns = X.columns.astype(str)."
+        )
+    return tuple(str(name) for name in names) if n_strings else None
+
+
+def _is_frame(X: Any) -> bool:
+    """pandas, without importing it: a user who passes a DataFrame has it, others need not."""
+    return hasattr(X, "iloc") and hasattr(X, "dtypes") and hasattr(X, "columns")
+
+
+def _listing(names: Sequence[str], limit: int = 5) -> str:
+    shown = ", ".join(repr(name) for name in names[:limit])
+    return shown + (f" and {len(names) - limit} more" if len(names) > limit else "")
+
+
+def _as_array(X: Any) -> np.ndarray:
+    try:
+        array = np.asarray(X)
+        if array.dtype.kind in "US" and not isinstance(X, np.ndarray):
+            array = np.asarray(X, dtype=object)  # a list that mixes numbers and text: keep the numbers
+    except (ValueError, TypeError):
+        raise InvalidDataError(
+            "X cannot be read as a table; pass rows that all have the same length."
+        ) from None
+    if array.dtype.kind == "c":
+        raise InvalidDataError(
+            "Complex data not supported; pass the real and imaginary parts as columns of X."
+        )
+    return array
+
+
+def _lowered(error: Exception) -> str:
+    text = str(error).strip().rstrip(".").replace("\n", " ")
+    return text[:1].lower() + text[1:]
+
+
+def _as_floats(table: np.ndarray) -> np.ndarray:
+    """float32 and float64 as they are, in any memory order; other numbers as float64."""
+    if table.dtype in (np.float32, np.float64) and table.dtype.isnative:
+        return table
+    if table.dtype.kind in "biuf":
+        return table.astype(np.float64, order="K")
+    return _parsed(table, "X")
+
+
+def _parsed(values: Any, what: str) -> np.ndarray:
+    """Numbers out of Python objects; text and dates are refused with what to do about them."""
+    if getattr(values.dtype, "kind", "O") != "O":
+        raise InvalidDataError(
+            f"{what} holds {values.dtype} values, which are not numbers; {_CATEGORY_HINT}."
+        )
+    try:
+        if hasattr(values, "iloc"):
+            return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        kind = InvalidTypeError if isinstance(error, TypeError) else InvalidDataError
+        message = f"{what} cannot be read as numbers, because {_lowered(error)}; {_CATEGORY_HINT}."
+        raise kind(message) from None
+
+
+_CATEGORY_HINT = "convert it, make it a pandas 'category' column or name it in categorical_feature"
+
+
+def _encode_frame(frame: Any, columns: Columns) -> np.ndarray:
+    dtypes = list(frame.dtypes)
+    if not columns.categories and all(isinstance(d, np.dtype) and d.kind in "biuf" for d in dtypes):
+        all_single = all(dtype == np.float32 for dtype in dtypes)
+        # A frame of one dtype is one block in memory: this is a view of it, not a copy.
+        return np.asarray(frame.to_numpy(dtype=np.float32 if all_single else np.float64))
+    return _encode_by_column(frame, columns)
+
+
+def _encode_by_column(table: Any, columns: Columns) -> np.ndarray:
+    matrix = np.empty(table.shape, np.float64, order="F")
+    for j in range(table.shape[1]):
+        matrix[:, j] = _encode_column(table, j, columns)
+    return matrix
+
+
+def _encode_column(table: Any, j: int, columns: Columns) -> np.ndarray:
+    if j in columns.categories:
+        return _bins(_column(table, j), columns.categories[j], _described(table, j))
+    column = _column(table, j)
+    kind = getattr(column.dtype, "kind", "O")
+    if kind == "c":
+        raise InvalidDataError(f"Complex data not supported; {_described(table, j)} is complex.")
+    if kind not in "biuf":
+        return _parsed(column, _described(table, j))
+    if isinstance(column.dtype, np.dtype):
+        return np.asarray(column)
+    return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))  # pandas' nullable numbers
+
+
+def _column(table: Any, j: int) -> Any:
+    return table.iloc[:, j] if _is_frame(table) else table[:, j]
+
+
+def _described(table: Any, j: int) -> str:
+    return f"column {table.columns[j]!r} of X" if _is_frame(table) else f"column {j} of X"
+
+
+# -- Categories ---------------------------------------------------------------------------------------------
+
+
+def _listed_columns(categorical_feature: Any, names: tuple[str, ...] | None, n_features: int) -> list[int]:
+    if categorical_feature is None or isinstance(categorical_feature, str):
+        return []
+    listed = []
+    for column in categorical_feature:
+        if isinstance(column, str):
+            if names is None or column not in names:
+                raise InvalidParameterError(f"categorical_feature names {column!r}, which is no column of X.")
+            listed.append(names.index(column))
+        elif 0 <= column < n_features:
+            listed.append(int(column))
+        else:
+            raise InvalidParameterError(
+                f"categorical_feature must hold column indices from 0 to {n_features - 1}, got {column}."
+            )
+    return listed
+
+
+def _has_category_dtype(table: Any, j: int) -> bool:
+    return _is_frame(table) and getattr(table.dtypes.iloc[j], "name", "") == "category"
+
+
+def _most_frequent(table: Any, j: int, limit: int) -> tuple[Scalar, ...]:
+    """The ``limit`` most frequent values of a column, ties by value, in the order of their values."""
+    counts = _count_values(_column(table, j), _described(table, j))
+    by_frequency = sorted(counts, key=lambda value: (-counts[value], _order(value)))
+    return tuple(sorted(by_frequency[:limit], key=_order))
+
+
+def _order(value: Scalar) -> tuple[bool, Any]:
+    """Numbers before text: a column of Python objects may hold both."""
+    return isinstance(value, str), value
+
+
+def _count_values(column: Any, what: str) -> dict[Scalar, int]:
+    if hasattr(column, "cat"):
+        codes = np.asarray(column.cat.codes, dtype=np.int64)
+        values = column.cat.categories
+        counts = np.bincount(codes[codes >= 0], minlength=len(values))
+        return {_scalar(value, what): int(n) for value, n in zip(values, counts, strict=True) if n}
+    values = np.asarray(column)
+    if values.dtype.kind in "biuf":
+        distinct, counts = np.unique(values[values == values], return_counts=True)
+        return dict(zip(distinct.tolist(), counts.tolist(), strict=True))
+    return Counter(_scalar(value, what) for value in values.tolist() if not is_missing(value))
+
+
+def _scalar(value: Any, what: str) -> Scalar:
+    """Category values travel in model files, so they are of the kinds that JSON knows."""
+    value = value.item() if isinstance(value, np.generic) else value
+    if type(value) not in (str, bool, int, float):
+        kind = type(value).__name__
+        raise InvalidDataError(f"The categories of {what} are {kind}; convert them to strings or numbers.")
+    return value
+
+
+def is_missing(value: Any) -> bool:
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float | np.floating) and bool(value != value)
+
+
+def _bins(column: Any, categories: tuple[Scalar, ...], what: str) -> np.ndarray:
+    """Bin number of every row: 1-based position of its value among ``categories``, else 0."""
+    bin_of = {value: b for b, value in enumerate(categories, start=1)}
+    if hasattr(column, "cat"):
+        # The last entry answers code -1, pandas' missing.
+        table = [bin_of.get(value, 0) for value in column.cat.categories.tolist()] + [0]
+        return np.asarray(table, dtype=np.float64)[np.asarray(column.cat.codes, dtype=np.int64)]
+    values = np.asarray(column)
+    if values.dtype.kind in "biuf":
+        return _bins_of_numbers(values, [v for v in categories if not isinstance(v, str)])
+    try:
+        return np.asarray([bin_of.get(value, 0) for value in values.tolist()], dtype=np.float64)
+    except TypeError:
+        raise InvalidDataError(
+            f"The values of {what} cannot be categories; convert them to strings or numbers."
+        ) from None
+
+
+def _bins_of_numbers(values: np.ndarray, numbers: list[Any]) -> np.ndarray:
+    """``numbers`` ascend and come before any text, so a number's bin is its position plus 1."""
+    if not numbers:
+        return np.zeros(len(values))
+    ordered = np.asarray(numbers)
+    nearest = np.searchsorted(ordered, values).clip(max=len(ordered) - 1)
+    return np.where(ordered[nearest] == values, nearest + 1, 0).astype(np.float64)

@@ -1,0 +1,194 @@
+"""One item of FindBestSplit: a block of features, or a few single ones, of the nodes under evaluation."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pvtree.dtypes import BLOCK, N_BINS, NONE, ONE, ZERO
+from pvtree.kernels.histogram import histogram_of_block, histogram_of_feature, pack_fields, unpack_add
+from pvtree.kernels.intrinsics import int64_at, uint8_at, uint32_at, uint64_at
+from pvtree.kernels.jit import njit
+from pvtree.kernels.split import best_split_of_feature, node_score
+
+GROUP = 8  # features that one thread takes at a time where features are looked at singly
+
+
+@njit
+def keep_if_better(gain, feature, row, group, tree, best, scratch):
+    """First of the best: features come in rising order, so ties go to the lower index."""
+    if gain > best[row, group].gain:
+        best[row, group].gain = gain
+        best[row, group].feature = feature
+        best[row, group].split_bin = scratch.split_bin
+        best[row, group].default_left = scratch.default_left
+        at = row * tree.n_groups + group
+        best_sums = int64_at(tree.best_sums, (2 * tree.n_groups, tree.n_fields))
+        best_set = uint64_at(tree.best_set, (2 * tree.n_groups, 4))
+        best_sums[at, :] = int64_at(scratch.found_sums, tree.n_fields)
+        best_set[at, :] = uint64_at(scratch.found_set, 4)
+
+
+@njit
+def store_histogram(lane, feature, is_wide, slot, n_bins, tree, scratch):
+    """Keep the node's histogram for its own children's subtraction."""
+    if is_wide:
+        pool = int64_at(tree.wide_pool, (tree.n_wide_slots, tree.n_features * tree.n_fields * tree.stride))[slot]
+        wide = int64_at(scratch.wide, BLOCK * tree.n_fields * N_BINS)
+        for j in range(tree.n_fields):
+            to = (feature * tree.n_fields + j) * tree.stride
+            at = (lane * tree.n_fields + j) * N_BINS
+            for b in range(n_bins + 1):
+                pool[to + b] = wide[at + b]
+    else:
+        pool = int64_at(tree.narrow_pool, (tree.n_narrow_slots, tree.n_features * tree.n_planes * tree.stride))[slot]
+        packed = int64_at(scratch.packed, tree.n_planes * BLOCK * N_BINS)
+        for plane in range(tree.n_planes):
+            to = (feature * tree.n_planes + plane) * tree.stride
+            at = (plane * BLOCK + lane) * N_BINS
+            for b in range(n_bins + 1):
+                pool[to + b] = packed[at + b]
+
+
+@njit
+def subtract_narrow(lane, feature, slot, n_bins, tree, scratch):
+    """sibling = parent - node on packed words, in the parent's own place; returns (pool, base)."""
+    pool = int64_at(tree.narrow_pool, (tree.n_narrow_slots, tree.n_features * tree.n_planes * tree.stride))[slot]
+    packed = int64_at(scratch.packed, tree.n_planes * BLOCK * N_BINS)
+    base = feature * tree.n_planes * tree.stride
+    for plane in range(tree.n_planes):
+        to = base + plane * tree.stride
+        at = (plane * BLOCK + lane) * N_BINS
+        for b in range(n_bins + 1):
+            pool[to + b] -= packed[at + b]
+    return pool, base
+
+
+@njit
+def subtract_wide(lane, feature, is_wide, slot, n_bins, tree, scratch):
+    """The same where the parent keeps one sum per field."""
+    pool = int64_at(tree.wide_pool, (tree.n_wide_slots, tree.n_features * tree.n_fields * tree.stride))[slot]
+    base = feature * tree.n_fields * tree.stride
+    if is_wide:
+        wide = int64_at(scratch.wide, BLOCK * tree.n_fields * N_BINS)
+        for j in range(tree.n_fields):
+            at = (lane * tree.n_fields + j) * N_BINS
+            for b in range(n_bins + 1):
+                pool[base + j * tree.stride + b] -= wide[at + b]
+    else:
+        packed = int64_at(scratch.packed, tree.n_planes * BLOCK * N_BINS)
+        unpack_add(packed, lane * N_BINS, BLOCK * N_BINS, n_bins + 1, tree, pool, base, tree.stride, NONE)
+    return pool, base
+
+
+@njit
+def sibling_histogram(lane, feature, is_wide, n_bins, tree, nodes, scratch):
+    """The larger child's histogram by subtraction; returns (histogram, base, whether it is wide)."""
+    if tree.slot_wide == 0:
+        hist, base = subtract_narrow(lane, feature, tree.slot, n_bins, tree, scratch)
+        return hist, base, ZERO
+    hist, base = subtract_wide(lane, feature, is_wide, tree.slot, n_bins, tree, scratch)
+    own_slot = nodes[tree.sibling].slot
+    if own_slot < 0 or nodes[tree.sibling].is_wide:
+        return hist, base, ONE
+    pools = int64_at(tree.narrow_pool, (tree.n_narrow_slots, tree.n_features * tree.n_planes * tree.stride))
+    narrow_base = feature * tree.n_planes * tree.stride
+    pack_fields(hist, base, tree.stride, n_bins + 1, tree, pools[own_slot], narrow_base, tree.stride)
+    return pools[own_slot], narrow_base, ZERO
+
+
+@njit
+def can_split(node, tree, nodes):
+    """The opposite of the paper's StoppingCriteria, as far as rows and depth decide."""
+    n_rows = nodes[node].stop - nodes[node].start
+    return n_rows >= 2 * tree.min_count and (tree.max_depth < 0 or nodes[node].depth < tree.max_depth)
+
+
+@njit
+def evaluate_block(item, tree, nodes, best, scratch):
+    """One block of features for one unit: build the node's histogram, subtract for its sibling, search both."""
+    unit, block = item // tree.n_blocks, item % tree.n_blocks
+    node = tree.node_0 if unit == 0 else tree.node_1
+    sibling = tree.sibling
+    best[unit, block].gain = -math.inf
+    if sibling >= 0:
+        best[1, block].gain = -math.inf
+    block_start = int64_at(tree.block_start, tree.n_blocks + 1)
+    all_n_bins = int64_at(tree.n_bins, tree.n_features)
+    is_categorical = uint8_at(tree.is_categorical, tree.n_features)
+    in_tree = uint8_at(tree.in_tree, tree.n_features)
+    allowed = uint8_at(tree.allowed, (2, tree.n_features))
+    sums = int64_at(tree.sums, (tree.n_nodes, tree.n_fields))
+    packed = int64_at(scratch.packed, tree.n_planes * BLOCK * N_BINS)
+    wide = int64_at(scratch.wide, BLOCK * tree.n_fields * N_BINS)
+    buffer = nodes[node].buffer
+    first = block_start[block]
+    n_lanes = block_start[block + 1] - first
+    is_wide = histogram_of_block(
+        uint8_at(tree.bins, (tree.n_blocks, tree.n_all_rows * BLOCK))[block], n_lanes,
+        uint32_at(tree.rows, (2, tree.n_places))[buffer], int64_at(tree.words, (2, tree.n_places))[buffer],
+        uint8_at(tree.planes, (2, tree.n_places if tree.n_planes > 1 else 0))[buffer],
+        nodes[node].start, nodes[node].stop, tree, packed, wide,
+    )  # fmt: skip
+    search_node = can_split(node, tree, nodes)
+    search_sibling = sibling >= 0 and can_split(sibling, tree, nodes)
+    own_score = node_score(sums[node], tree)
+    sibling_score = node_score(sums[sibling], tree) if search_sibling else 0.0
+    for lane in range(n_lanes):
+        feature = first + lane
+        n_bins = all_n_bins[feature]
+        if not in_tree[feature]:
+            continue
+        if nodes[node].slot >= 0:
+            store_histogram(lane, feature, is_wide, nodes[node].slot, n_bins, tree, scratch)
+        for row in range(2):  # the node itself, then its sibling
+            if row == 0:
+                who, score, search = node, own_score, search_node
+                hist, base, step, wide_now = packed, lane * N_BINS, BLOCK * N_BINS, ZERO
+                if is_wide:
+                    hist, base, step, wide_now = wide, lane * tree.n_fields * N_BINS, N_BINS, ONE
+            else:
+                if not search_sibling:
+                    break
+                who, score, search = sibling, sibling_score, True
+                hist, base, wide_now = sibling_histogram(lane, feature, is_wide, n_bins, tree, nodes, scratch)
+                step = tree.stride
+            at = max(unit, row)
+            if search and allowed[at, feature]:
+                gain = best_split_of_feature(
+                    hist, base, step, wide_now, n_bins, is_categorical[feature], sums[who], score, tree, scratch
+                )
+                keep_if_better(gain, feature, at, block, tree, best, scratch)
+
+
+@njit
+def evaluate_features(item, tree, nodes, best, scratch):
+    """A group of single features of one node, where so few are looked at that subtraction does not pay."""
+    n_groups = (tree.n_sampled + GROUP - 1) // GROUP
+    unit, group = item // n_groups, item % n_groups
+    node = tree.node_0 if unit == 0 else tree.node_1
+    best[unit, group].gain = -math.inf
+    block_start = int64_at(tree.block_start, tree.n_blocks + 1)
+    n_bins = int64_at(tree.n_bins, tree.n_features)
+    is_categorical = uint8_at(tree.is_categorical, tree.n_features)
+    chosen = int64_at(tree.chosen, (2, tree.n_sampled))
+    own_sums = int64_at(tree.sums, (tree.n_nodes, tree.n_fields))[node]
+    packed = int64_at(scratch.packed, tree.n_planes * BLOCK * N_BINS)
+    wide = int64_at(scratch.wide, BLOCK * tree.n_fields * N_BINS)
+    buffer = nodes[node].buffer
+    own_score = node_score(own_sums, tree)
+    for i in range(group * GROUP, min((group + 1) * GROUP, tree.n_sampled)):
+        feature = chosen[unit, i]
+        block = np.searchsorted(block_start, feature, side="right") - 1
+        is_wide = histogram_of_feature(
+            uint8_at(tree.bins, (tree.n_blocks, tree.n_all_rows * BLOCK))[block], feature - block_start[block],
+            uint32_at(tree.rows, (2, tree.n_places))[buffer], int64_at(tree.words, (2, tree.n_places))[buffer],
+            uint8_at(tree.planes, (2, tree.n_places if tree.n_planes > 1 else 0))[buffer],
+            nodes[node].start, nodes[node].stop, tree, packed, wide,
+        )  # fmt: skip
+        gain = best_split_of_feature(
+            wide if is_wide else packed, ZERO, N_BINS, is_wide, n_bins[feature], is_categorical[feature], own_sums,
+            own_score, tree, scratch,
+        )  # fmt: skip
+        keep_if_better(gain, feature, unit, group, tree, best, scratch)

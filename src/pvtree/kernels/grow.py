@@ -1,0 +1,322 @@
+"""BuildTree (the paper's Algorithm 1) for a worker that holds all rows: the whole tree in one kernel.
+
+Leaf-wise: always split the open leaf with the largest gain. Without a leaf budget the order of splits does not
+change the tree, and depth-first keeps few histograms alive. The records are described in memory.py.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pvtree.dtypes import CAPACITY, N_BINS, NONE, ONE, ZERO
+from pvtree.kernels.evaluate import GROUP, can_split, evaluate_block, evaluate_features
+from pvtree.kernels.hashing import hash_pair, sample_features
+from pvtree.kernels.intrinsics import int64_at, uint8_at, uint64_at
+from pvtree.kernels.jit import njit
+from pvtree.kernels.route import CHUNK, fill_sides, mark_chunk, scatter_chunk
+from pvtree.kernels.work_sharing import (
+    KIND,
+    SYNC_SIZE,
+    all_done,
+    finish_item,
+    let_helpers_go,
+    may_go,
+    publish,
+    take,
+    wait_a_moment,
+)
+
+# The phases of a split, in this order; each is a number of items that threads share.
+_START, _EVALUATE, _MARK, _SCATTER = (np.int64(kind) for kind in range(4))
+
+
+@njit
+def take_slot(want_wide, tree, nodes):
+    """A place for a histogram: a free one, else that of the open leaf least likely to be split, else none.
+
+    The pool has room for half of the leaf budget: of n open leaves only the best (budget - n) can still be split.
+    """
+    top = max(tree.n_narrow_slots, tree.n_wide_slots)
+    free = int64_at(tree.free_slots, (2, top + 1))
+    if free[want_wide, top] > 0:
+        free[want_wide, top] -= 1
+        return free[want_wide, free[want_wide, top]]
+    open_leaves = int64_at(tree.open_leaves, tree.n_nodes)
+    least = -1
+    for i in range(tree.n_open):
+        leaf = open_leaves[i]
+        if nodes[leaf].slot < 0 or nodes[leaf].is_wide != want_wide:
+            continue
+        if least < 0 or nodes[leaf].gain < nodes[least].gain:
+            least = leaf
+    if least < 0:
+        return -1
+    slot = nodes[least].slot
+    nodes[least].slot = -1
+    return slot
+
+
+@njit
+def free_slot(slot, is_wide, tree):
+    if slot >= 0:
+        top = max(tree.n_narrow_slots, tree.n_wide_slots)
+        free = int64_at(tree.free_slots, (2, top + 1))
+        free[is_wide, free[is_wide, top]] = slot
+        free[is_wide, top] += 1
+
+
+@njit
+def choose_features(row, node, tree, nodes):
+    """Draw the node's features by the hash of its path, so that every worker draws the same."""
+    if tree.n_sampled == 0:
+        return
+    chosen = int64_at(tree.chosen, (2, tree.n_sampled))
+    allowed = uint8_at(tree.allowed, (2, tree.n_features))
+    tree_features = int64_at(tree.tree_features, tree.n_tree_features)
+    allowed[row, :] = 0
+    sample_features(hash_pair(tree.key, nodes[node].path), tree_features, tree.n_sampled, chosen[row])
+    for i in range(tree.n_sampled):
+        allowed[row, chosen[row, i]] = 1
+    n = 0
+    for feature in range(tree.n_features):  # in rising order, so that ties go to the lower index
+        if allowed[row, feature]:
+            chosen[row, n] = feature
+            n += 1
+
+
+@njit
+def give_slot(node, parent_slot, parent_wide, tree, nodes):
+    """Decide where the node's histogram will be kept, if its children can be split at all."""
+    n_rows = nodes[node].stop - nodes[node].start
+    is_wide = np.int64(n_rows > CAPACITY)
+    nodes[node].is_wide = is_wide
+    if tree.singly or n_rows < 3 * tree.min_count:
+        return
+    if tree.max_depth >= 0 and nodes[node].depth + 1 >= tree.max_depth:
+        return
+    if parent_slot >= 0 and parent_wide == is_wide:
+        nodes[node].slot = parent_slot  # the larger child takes over its parent's place
+    else:
+        nodes[node].slot = take_slot(is_wide, tree, nodes)
+
+
+@njit
+def take_best(row, node, tree, nodes, best):
+    """The best candidate of all groups becomes the node's split; the first of equals has the lowest feature."""
+    winner = 0
+    for group in range(1, count_groups(tree)):
+        if best[row, group].gain > best[row, winner].gain:
+            winner = group
+    nodes[node].gain = best[row, winner].gain
+    nodes[node].feature = best[row, winner].feature
+    nodes[node].split_bin = best[row, winner].split_bin
+    nodes[node].default_left = best[row, winner].default_left
+    at = row * tree.n_groups + winner
+    left_sums = int64_at(tree.left_sums, (tree.n_nodes, tree.n_fields))
+    left_set = uint64_at(tree.left_set, (tree.n_nodes, 4))
+    left_sums[node, :] = int64_at(tree.best_sums, (2 * tree.n_groups, tree.n_fields))[at]
+    left_set[node, :] = uint64_at(tree.best_set, (2 * tree.n_groups, 4))[at]
+
+
+@njit
+def begin_evaluation(tree, nodes):
+    """FindBestSplit for the newest family (at the root: one node without sibling); returns the number of items."""
+    first, second = tree.left, tree.right
+    parent = tree.parent
+    tree.slot, tree.slot_wide = nodes[parent].slot, nodes[parent].is_wide
+    nodes[parent].slot = -1
+    tree.node_0, tree.node_1, tree.sibling = NONE, NONE, NONE
+    split_first = can_split(first, tree, nodes)
+    split_second = second >= 0 and can_split(second, tree, nodes)
+    if not (split_first or split_second):
+        return 0
+    if tree.slot >= 0:  # add up the smaller child, get the larger by subtraction
+        smaller, larger = first, second
+        if nodes[second].stop - nodes[second].start < nodes[first].stop - nodes[first].start:
+            smaller, larger = second, first
+        tree.node_0, tree.sibling = smaller, larger
+        if can_split(smaller, tree, nodes):
+            give_slot(smaller, NONE, ZERO, tree, nodes)
+        if can_split(larger, tree, nodes):
+            give_slot(larger, tree.slot, tree.slot_wide, tree, nodes)
+            choose_features(ONE, larger, tree, nodes)
+    else:  # nothing to subtract from: add up each
+        tree.node_0, tree.node_1 = first, second
+        if not (split_first and split_second):
+            tree.node_0, tree.node_1 = first if split_first else second, NONE
+        give_slot(tree.node_0, NONE, ZERO, tree, nodes)
+        if tree.node_1 >= 0:
+            give_slot(tree.node_1, NONE, ZERO, tree, nodes)
+            choose_features(ONE, tree.node_1, tree, nodes)
+    choose_features(ZERO, tree.node_0, tree, nodes)
+    return count_groups(tree) * (2 if tree.node_1 >= 0 else 1)
+
+
+@njit
+def count_groups(tree):
+    """Into how many groups of features the search at one node is divided."""
+    return (tree.n_sampled + GROUP - 1) // GROUP if tree.singly else tree.n_blocks
+
+
+@njit
+def finish_evaluation(tree, nodes, best):
+    """The best of each node's candidates becomes its split; nodes with a split wait for their turn."""
+    if tree.node_0 >= 0:
+        take_best(ZERO, tree.node_0, tree, nodes, best)
+    other = max(tree.node_1, tree.sibling)
+    if other >= 0:
+        take_best(ONE, other, tree, nodes, best)
+    sibling = tree.sibling
+    if sibling < 0 or nodes[sibling].slot != tree.slot or nodes[sibling].is_wide != tree.slot_wide:
+        free_slot(tree.slot, tree.slot_wide, tree)
+    open_leaf(tree.left, tree, nodes)
+    if tree.right >= 0:
+        open_leaf(tree.right, tree, nodes)
+
+
+@njit
+def begin_partition(tree, nodes):
+    """Split(D, N, bestSplit): the next leaf's rows will be ordered by child, in the other buffer."""
+    node = next_leaf(tree, nodes)
+    tree.parent = node
+    feature = nodes[node].feature
+    block_start = int64_at(tree.block_start, tree.n_blocks + 1)
+    tree.block = np.searchsorted(block_start, feature, side="right") - 1
+    tree.lane = feature - block_start[tree.block]
+    tree.buffer, tree.start, tree.stop = nodes[node].buffer, nodes[node].start, nodes[node].stop
+    fill_sides(
+        uint8_at(tree.is_categorical, tree.n_features)[feature], nodes[node].split_bin, nodes[node].default_left,
+        uint64_at(tree.left_set, (tree.n_nodes, 4))[node], uint8_at(tree.goes_left, N_BINS),
+    )  # fmt: skip
+    return (tree.stop - tree.start + CHUNK - 1) // CHUNK
+
+
+@njit
+def place_chunks(tree):
+    """Between the two passes of a partition: turn how many rows go left into where each chunk's first one goes."""
+    n_chunks = (tree.stop - tree.start + CHUNK - 1) // CHUNK
+    chunk_left = int64_at(tree.chunk_left, n_chunks)
+    at = tree.start
+    for chunk in range(n_chunks):
+        n_left = chunk_left[chunk]
+        chunk_left[chunk] = at
+        at += n_left
+    tree.n_left = at - tree.start
+    return n_chunks
+
+
+@njit
+def make_children(tree, nodes):
+    """Two new nodes that share the parent's rows and sums."""
+    sums = int64_at(tree.sums, (tree.n_nodes, tree.n_fields))
+    left_sums = int64_at(tree.left_sums, (tree.n_nodes, tree.n_fields))
+    parent, left = tree.parent, tree.n_made
+    tree.left, tree.right = left, left + 1
+    tree.n_made += 2
+    tree.n_leaves += 1
+    middle = tree.start + tree.n_left
+    nodes[parent].left_child = left
+    for child in range(left, left + 2):
+        nodes[child].start = tree.start if child == left else middle
+        nodes[child].stop = middle if child == left else tree.stop
+        nodes[child].buffer = 1 - tree.buffer
+        nodes[child].depth = nodes[parent].depth + 1
+        nodes[child].path = hash_pair(nodes[parent].path, child - left)
+        nodes[child].slot, nodes[child].is_wide, nodes[child].left_child = -1, 0, 0
+        nodes[child].gain = -math.inf
+    for j in range(tree.n_fields):
+        sums[left, j] = left_sums[parent, j]
+        sums[left + 1, j] = sums[parent, j] - left_sums[parent, j]
+
+
+@njit
+def open_leaf(node, tree, nodes):
+    """Queue the node if it has a split, else give its histogram's place back."""
+    if nodes[node].gain > -math.inf:
+        int64_at(tree.open_leaves, tree.n_nodes)[tree.n_open] = node
+        tree.n_open += 1
+    else:
+        free_slot(nodes[node].slot, nodes[node].is_wide, tree)
+        nodes[node].slot = -1
+
+
+@njit
+def next_leaf(tree, nodes):
+    """Take the open leaf to split next: the largest gain (ties: the older node), or depth-first without a budget."""
+    open_leaves = int64_at(tree.open_leaves, tree.n_nodes)
+    tree.n_open -= 1
+    last = tree.n_open
+    if tree.max_leaves == 0:
+        return open_leaves[last]
+    chosen = 0
+    for i in range(1, last + 1):
+        leaf, leader = open_leaves[i], open_leaves[chosen]
+        gain, most = nodes[leaf].gain, nodes[leader].gain
+        if gain > most or (gain == most and leaf < leader):
+            chosen = i
+    leaf = open_leaves[chosen]
+    open_leaves[chosen] = open_leaves[last]
+    return leaf
+
+
+@njit
+def next_phase(phase, tree, nodes, best):
+    """What one thread does between phases; returns the next phase and its number of items, 0 at the end.
+
+    start -> evaluate -> mark -> scatter -> evaluate -> ...
+    """
+    if phase == _START:
+        tree.parent, tree.left, tree.right = ZERO, ZERO, NONE
+        tree.n_made, tree.n_leaves, tree.n_open = ONE, ONE, ZERO
+    elif phase == _MARK:
+        return _SCATTER, place_chunks(tree)
+    elif phase == _SCATTER:
+        make_children(tree, nodes)
+        if tree.n_leaves == tree.max_leaves:
+            return _START, ZERO
+    if phase != _EVALUATE:
+        n_items = begin_evaluation(tree, nodes)
+        if n_items > 0:
+            return _EVALUATE, n_items
+    finish_evaluation(tree, nodes, best)
+    if tree.n_open == 0:
+        return _START, ZERO
+    return _MARK, begin_partition(tree, nodes)
+
+
+@njit
+def grow_tree(trees, nodes, best, scratches, leads):
+    """BuildTree(N, D), run by all threads at once, one of which leads; node 0 must hold its rows and sums.
+
+    One loop and one place per kind of item serve both roles: the compiler sees the large functions once.
+    """
+    tree, scratch = trees[0], scratches[0]
+    sync = int64_at(tree.sync, SYNC_SIZE)
+    phase, n_waits = _START, ZERO
+    while True:
+        item = take(sync)
+        if item >= 0:
+            kind = sync[KIND]
+            if kind == _EVALUATE:
+                if tree.singly:
+                    evaluate_features(item, tree, nodes, best, scratch)
+                else:
+                    evaluate_block(item, tree, nodes, best, scratch)
+            elif kind == _MARK:
+                mark_chunk(item, tree)
+            else:
+                scatter_chunk(item, tree)
+            finish_item(sync)
+            n_waits = ZERO
+        elif leads and all_done(sync):
+            phase, n_items = next_phase(phase, tree, nodes, best)
+            if n_items == 0:
+                let_helpers_go(sync)
+                return
+            publish(sync, phase, n_items)
+        elif not leads and may_go(sync):
+            return
+        else:
+            n_waits = wait_a_moment(n_waits)

@@ -1,0 +1,134 @@
+"""Histograms of a node's rows: one 64-bit addition per (row, feature), exact in any order of the rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pvtree.dtypes import BLOCK, CAPACITY, COUNT_BITS, N_BINS, ONE, ZERO
+from pvtree.kernels.intrinsics import int64_at, prefetch
+from pvtree.kernels.jit import njit
+
+_AHEAD = 16  # rows between the prefetch of a row's block and its use
+
+
+@njit
+def accumulate_block(block_bins, n_lanes, rows, words, planes, start, stop, packed):
+    """Add the words of ``rows[start:stop]`` to ``packed``, laid out (plane, lane, bin), for one block."""
+    last = len(rows) - 1
+    if len(planes) > 0:  # several planes of classes
+        for i in range(start, stop):
+            prefetch(block_bins, np.intp(rows[min(i + _AHEAD, last)]) * BLOCK)
+            at = np.intp(rows[i]) * BLOCK
+            base = np.intp(planes[i]) * (BLOCK * N_BINS)
+            for lane in range(n_lanes):
+                packed[base + lane * N_BINS + block_bins[at + lane]] += words[i]
+    elif n_lanes == BLOCK:  # the constant trip count lets the compiler unroll the lanes
+        for i in range(start, stop):
+            prefetch(block_bins, np.intp(rows[min(i + _AHEAD, last)]) * BLOCK)
+            at = np.intp(rows[i]) * BLOCK
+            word = words[i]
+            for lane in range(BLOCK):
+                packed[lane * N_BINS + block_bins[at + lane]] += word
+    else:  # groups of four: lanes past n_lanes hold bin 0 and are never read
+        for i in range(start, stop):
+            prefetch(block_bins, np.intp(rows[min(i + _AHEAD, last)]) * BLOCK)
+            at = np.intp(rows[i]) * BLOCK
+            word = words[i]
+            for lane in range(0, n_lanes, 4):
+                for k in range(4):
+                    packed[(lane + k) * N_BINS + block_bins[at + lane + k]] += word
+
+
+@njit
+def accumulate_naive(block_bins, n_lanes, rows, words, planes, start, stop, packed):
+    """What ``accumulate_block`` must equal on every lane in use."""
+    for i in range(start, stop):
+        plane = planes[i] if len(planes) > 0 else 0
+        for lane in range(n_lanes):
+            bin_idx = block_bins[np.intp(rows[i]) * BLOCK + lane]
+            packed[(plane * BLOCK + lane) * N_BINS + bin_idx] += words[i]
+
+
+@njit
+def accumulate_feature(block_bins, lane, rows, words, planes, start, stop, packed):
+    """The histogram of a single feature, laid out (plane, bin), where only few features are wanted."""
+    last = len(rows) - 1
+    if len(planes) > 0:
+        for i in range(start, stop):
+            prefetch(block_bins, np.intp(rows[min(i + _AHEAD, last)]) * BLOCK)
+            bin_idx = block_bins[np.intp(rows[i]) * BLOCK + lane]
+            packed[np.intp(planes[i]) * N_BINS + bin_idx] += words[i]
+    else:
+        for i in range(start, stop):
+            prefetch(block_bins, np.intp(rows[min(i + _AHEAD, last)]) * BLOCK)
+            packed[block_bins[np.intp(rows[i]) * BLOCK + lane]] += words[i]
+
+
+@njit
+def unpack_add(packed, base, step, n_bins, tree, wide, wide_base, wide_step, sign):
+    """Decode ``n_bins`` packed bins and add them, times ``sign``, to one int64 sum per field."""
+    count_mask = (1 << COUNT_BITS) - 1
+    for p in range(tree.n_planes):
+        at = base + p * step
+        to = wide_base + p * wide_step
+        for b in range(n_bins):
+            wide[to + b] += sign * (packed[at + b] & count_mask)
+    plane = int64_at(tree.plane, tree.n_values)
+    shift = int64_at(tree.shift, tree.n_values)
+    mask = int64_at(tree.mask, tree.n_values)
+    for j in range(tree.n_values):
+        at = base + plane[j] * step
+        to = wide_base + (tree.n_planes + j) * wide_step
+        by, keep = shift[j], mask[j]
+        for b in range(n_bins):
+            wide[to + b] += sign * ((packed[at + b] >> by) & keep)
+
+
+@njit
+def pack_fields(wide, wide_base, wide_step, n_bins, tree, packed, base, step):
+    """The inverse of decoding, for a node that has become small enough for packed words."""
+    for p in range(tree.n_planes):
+        for b in range(n_bins):
+            packed[base + p * step + b] = wide[wide_base + p * wide_step + b]
+    plane = int64_at(tree.plane, tree.n_values)
+    shift = int64_at(tree.shift, tree.n_values)
+    for j in range(tree.n_values):
+        at = base + plane[j] * step
+        source = wide_base + (tree.n_planes + j) * wide_step
+        by = shift[j]
+        for b in range(n_bins):
+            packed[at + b] += wide[source + b] << by
+
+
+@njit
+def histogram_of_block(block_bins, n_lanes, rows, words, planes, start, stop, tree, packed, wide):
+    """Histogram of a node in one block: packed if it fits, else flushed chunk by chunk into ``wide``.
+
+    Returns 1 if the result is wide. ``wide`` is laid out (lane, field, bin).
+    """
+    used = tree.n_planes * BLOCK * N_BINS
+    is_wide = np.int64(stop - start > CAPACITY)
+    if is_wide:
+        wide[: n_lanes * tree.n_fields * N_BINS] = 0
+    for chunk in range(start, stop, CAPACITY):
+        packed[:used] = 0
+        accumulate_block(block_bins, n_lanes, rows, words, planes, chunk, min(chunk + CAPACITY, stop), packed)
+        if is_wide:
+            for lane in range(n_lanes):
+                to = lane * tree.n_fields * N_BINS
+                unpack_add(packed, lane * N_BINS, BLOCK * N_BINS, N_BINS, tree, wide, to, N_BINS, ONE)
+    return is_wide
+
+
+@njit
+def histogram_of_feature(block_bins, lane, rows, words, planes, start, stop, tree, packed, wide):
+    """As ``histogram_of_block`` for one feature: ``packed`` is (plane, bin), ``wide`` is (field, bin)."""
+    is_wide = np.int64(stop - start > CAPACITY)
+    if is_wide:
+        wide[: tree.n_fields * N_BINS] = 0
+    for chunk in range(start, stop, CAPACITY):
+        packed[: tree.n_planes * N_BINS] = 0
+        accumulate_feature(block_bins, lane, rows, words, planes, chunk, min(chunk + CAPACITY, stop), packed)
+        if is_wide:
+            unpack_add(packed, ZERO, N_BINS, N_BINS, tree, wide, ZERO, N_BINS, ONE)
+    return is_wide

@@ -1,0 +1,95 @@
+"""The few machine instructions that Python has no word for: prefetch, atomics, yielding the processor."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+from llvmlite import ir
+from numba import carray, njit
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+_INT64 = ir.IntType(64)
+
+# Gives the core to another thread when waiting takes long; the symbol is part of every C library.
+yield_processor = types.ExternalFunction("SwitchToThread" if os.name == "nt" else "sched_yield", types.int32())
+
+
+def _address(context, builder, array_type, array, index):
+    view = context.make_array(array_type)(context, builder, array)
+    return cgutils.get_item_pointer(
+        context, builder, array_type, view, [index], wraparound=False, boundscheck=False
+    )
+
+
+@intrinsic
+def prefetch(typingctx, array, index):
+    """Ask for the cache line of ``array[index]`` (flat, any item type) before it is needed."""
+
+    def codegen(context, builder, signature, args):
+        address = _address(context, builder, signature.args[0], args[0], args[1])
+        address = builder.bitcast(address, ir.IntType(8).as_pointer())
+        kind = ir.IntType(32)
+        function_type = ir.FunctionType(ir.VoidType(), [address.type, kind, kind, kind])
+        function = cgutils.get_or_insert_function(builder.module, function_type, "llvm.prefetch.p0")
+        builder.call(function, [address, kind(0), kind(3), kind(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), codegen
+
+
+@intrinsic
+def atomic_add(typingctx, array, index, value):
+    """Add to ``array[index]`` (int64) and return what was there before."""
+
+    def codegen(context, builder, signature, args):
+        address = _address(context, builder, signature.args[0], args[0], args[1])
+        return builder.atomic_rmw("add", address, args[2], "seq_cst")
+
+    return types.int64(array, types.intp, types.int64), codegen
+
+
+@intrinsic
+def atomic_load(typingctx, array, index):
+    """Read ``array[index]`` (int64) as another thread wrote it last."""
+
+    def codegen(context, builder, signature, args):
+        address = _address(context, builder, signature.args[0], args[0], args[1])
+        return builder.load_atomic(address, "seq_cst", 8)
+
+    return types.int64(array, types.intp), codegen
+
+
+@intrinsic
+def atomic_store(typingctx, array, index, value):
+    """Write ``array[index]`` (int64) so that other threads see all that was written before it."""
+
+    def codegen(context, builder, signature, args):
+        address = _address(context, builder, signature.args[0], args[0], args[1])
+        builder.store_atomic(args[2], address, "seq_cst", 8)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, types.int64), codegen
+
+
+@intrinsic
+def _pointer(typingctx, address):
+    def codegen(context, builder, signature, args):
+        return builder.inttoptr(args[0], context.get_value_type(types.voidptr))
+
+    return types.voidptr(types.uint64), codegen
+
+
+def _view(dtype):
+    def view(address, shape):
+        """The array at ``address``, which its owner in Python keeps alive."""
+        return carray(_pointer(address), shape, dtype)
+
+    return njit(inline="always", cache=True, nogil=True)(view)
+
+
+# Kernels with dozens of arrays get one record of addresses: passing that many arrays through every call would
+# multiply compile time, because each array is seven values to the compiler.
+uint8_at, uint32_at, int64_at = _view(np.uint8), _view(np.uint32), _view(np.int64)
+uint64_at, float64_at = _view(np.uint64), _view(np.float64)

@@ -1,0 +1,109 @@
+"""The records that kernels growing a tree share: numbers, and addresses of arrays that Python owns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+_ADDRESS, _INT, _FLOAT = np.uint64, np.int64, np.float64
+
+# What all threads growing a tree see. Addresses first, each with the shape of its array.
+TREE = np.dtype(
+    [
+        ("bins", _ADDRESS),  # uint8 (n_blocks, n_all_rows * BLOCK)
+        ("block_start", _ADDRESS),  # int64 (n_blocks + 1,)
+        ("n_bins", _ADDRESS),  # int64 (n_features,)
+        ("is_categorical", _ADDRESS),  # uint8 (n_features,)
+        ("plane", _ADDRESS),  # int64 (n_values,): see dtypes.Layout
+        ("shift", _ADDRESS),  # int64 (n_values,)
+        ("mask", _ADDRESS),  # int64 (n_values,)
+        ("rows", _ADDRESS),  # uint32 (2, n_places)
+        ("words", _ADDRESS),  # int64 (2, n_places)
+        ("planes", _ADDRESS),  # uint8 (2, n_places), or (2, 0) with a single plane
+        ("side", _ADDRESS),  # uint8 (n_places,)
+        ("goes_left", _ADDRESS),  # uint8 (N_BINS,): the split being applied, as a table
+        ("chunk_left", _ADDRESS),  # int64 (n_chunks,): rows that go left, by chunk; then where they go
+        ("narrow_pool", _ADDRESS),  # int64 (slots, n_features * n_planes * stride): kept histograms
+        ("wide_pool", _ADDRESS),  # int64 (slots, n_features * n_fields * stride)
+        ("free_slots", _ADDRESS),  # int64 (2, slots + 1): stacks of free slots, their heights in the last column
+        ("tree_features", _ADDRESS),  # int64 (n_tree_features,): what this tree may use
+        ("in_tree", _ADDRESS),  # uint8 (n_features,): the same as flags
+        ("allowed", _ADDRESS),  # uint8 (2, n_features): what the two nodes under evaluation may use
+        ("chosen", _ADDRESS),  # int64 (2, n_chosen): the same as lists
+        ("open_leaves", _ADDRESS),  # int64 (n_nodes,)
+        ("sums", _ADDRESS),  # int64 (n_nodes, n_fields)
+        ("left_sums", _ADDRESS),  # int64 (n_nodes, n_fields)
+        ("left_set", _ADDRESS),  # uint64 (n_nodes, 4)
+        ("best_sums", _ADDRESS),  # int64 (2 * n_groups, n_fields): of the candidates
+        ("best_set", _ADDRESS),  # uint64 (2 * n_groups, 4)
+        ("table", _ADDRESS),  # float64: x log x of small counts
+        ("sync", _ADDRESS),  # int64 (SYNC_SIZE,): see work_sharing
+        ("n_blocks", _INT), ("n_features", _INT), ("n_all_rows", _INT), ("n_places", _INT),
+        ("n_planes", _INT), ("n_values", _INT), ("n_fields", _INT), ("stride", _INT),
+        ("n_narrow_slots", _INT), ("n_wide_slots", _INT), ("n_tree_features", _INT), ("n_groups", _INT),
+        ("n_nodes", _INT), ("singly", _INT),  # 1: look at the chosen features one by one, keep no histograms
+        # What decides about splits; the same numbers on every worker.
+        ("criterion", _INT), ("hess_field", _INT),  # the field whose sum is the hessian; the count where it is constant
+        ("grad_scale", _FLOAT), ("hess_scale", _FLOAT), ("reg_lambda", _FLOAT), ("reg_alpha", _FLOAT),
+        ("min_count", _INT), ("min_hess", _FLOAT), ("min_gain", _FLOAT), ("gain_scale", _FLOAT),
+        ("cat_smooth", _FLOAT), ("cat_l2", _FLOAT), ("max_leaves", _INT), ("max_depth", _INT), ("key", np.uint64),
+        ("n_sampled", _INT),  # features drawn anew at each node; 0: all of the tree's
+        # Where growing stands: nodes made so far, leaves, leaves waiting to be split, the family under evaluation
+        ("n_made", _INT), ("n_leaves", _INT), ("n_open", _INT), ("parent", _INT), ("left", _INT), ("right", _INT),
+        # Operands of an evaluation: the nodes whose rows are added up (node_1 is -1 if only one is), the sibling
+        # that follows from its parent by subtraction (or -1), and the parent's histogram.
+        ("node_0", _INT), ("node_1", _INT), ("sibling", _INT), ("slot", _INT), ("slot_wide", _INT),
+        # Operands of a partition.
+        ("buffer", _INT), ("start", _INT), ("stop", _INT), ("block", _INT), ("lane", _INT), ("n_left", _INT),
+    ],
+    align=True,
+)  # fmt: skip
+
+# A node while the tree grows. Children are made in pairs, the left one first; rows are rows[buffer, start:stop].
+NODE = np.dtype(
+    [
+        ("start", _INT), ("stop", _INT), ("buffer", _INT), ("depth", _INT),
+        ("path", np.uint64),  # names the node by its way from the root
+        ("slot", _INT), ("is_wide", _INT),  # where its histogram is kept (-1: nowhere), and in which pool
+        ("left_child", _INT),  # 0 for a leaf
+        ("gain", _FLOAT),  # of its best split, -inf without one
+        ("feature", _INT), ("split_bin", _INT), ("default_left", _INT),
+    ],
+    align=True,
+)  # fmt: skip
+
+# The best split of a node within one block or group of features.
+CANDIDATE = np.dtype([("gain", _FLOAT), ("feature", _INT), ("split_bin", _INT), ("default_left", _INT)], align=True)
+
+# Scratch of one thread.
+SCRATCH = np.dtype(
+    [
+        ("packed", _ADDRESS),  # int64 (n_planes * BLOCK * N_BINS,)
+        ("wide", _ADDRESS),  # int64 (BLOCK * n_fields * N_BINS,)
+        ("fields", _ADDRESS),  # int64 (n_fields * N_BINS,): a categorical or many-class feature, decoded
+        ("left", _ADDRESS),  # int64 (n_fields, N_BINS): left-hand sums at each boundary
+        ("words", _ADDRESS),  # int64 (N_BINS,): the same, packed
+        ("running", _ADDRESS),  # int64 (n_fields,)
+        ("boundary", _ADDRESS),  # int64 (N_BINS,)
+        ("order", _ADDRESS),  # int64 (N_BINS,): categories by their statistics
+        ("natural_order", _ADDRESS),  # int64 (N_BINS,): 1, 2, ...
+        ("scores", _ADDRESS),  # float64 (N_BINS,)
+        ("found_sums", _ADDRESS),  # int64 (n_fields,): left-hand sums of the split found last, ...
+        ("found_set", _ADDRESS),  # uint64 (4,): ... its categories, ...
+        ("split_bin", _INT), ("default_left", _INT),  # ... and the rest of it
+    ],
+    align=True,
+)  # fmt: skip
+
+
+def fill_record(dtype: np.dtype, values: dict[str, Any]) -> np.ndarray:
+    """A record with one entry; arrays become their addresses and must be kept alive by the caller."""
+    record = np.zeros(1, dtype)
+    for name, value in values.items():
+        if isinstance(value, np.ndarray):
+            if not value.flags.c_contiguous:
+                raise AssertionError(f"kernel array {name} must be C-contiguous")
+            value = value.ctypes.data
+        record[name] = value
+    return record

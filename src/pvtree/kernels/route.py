@@ -1,0 +1,127 @@
+"""Rows to children: a stable partition of row ids by one feature's bin, and walking finished trees on bins."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pvtree.dtypes import BLOCK, MISSING_BIN, N_BINS
+from pvtree.kernels.intrinsics import int64_at, prefetch, uint8_at, uint32_at
+from pvtree.kernels.jit import njit
+
+CHUNK = 16384  # rows of a node that one thread takes at a time
+_AHEAD = 32
+
+
+@njit
+def in_set(left_set, bin_idx):
+    return (left_set[bin_idx >> 6] >> np.uint64(bin_idx & 63)) & np.uint64(1)
+
+
+@njit
+def fill_sides(is_categorical, split_bin, default_left, left_set, goes_left):
+    """Turn a split into a table over bins, so that every kind of split costs one look-up a row."""
+    for b in range(N_BINS):
+        if is_categorical:
+            goes_left[b] = in_set(left_set, b)
+        elif b == MISSING_BIN:
+            goes_left[b] = default_left
+        else:
+            goes_left[b] = b <= split_bin
+
+
+@njit
+def mark_sides(block_bins, lane, rows, start, stop, goes_left, side):
+    """side[i] = 1 where rows[i] goes left; returns how many do."""
+    last = len(rows) - 1
+    n_left = 0
+    for i in range(start, stop):
+        prefetch(block_bins, np.intp(rows[min(i + _AHEAD, last)]) * BLOCK)
+        left = goes_left[block_bins[np.intp(rows[i]) * BLOCK + lane]]
+        side[i] = left
+        n_left += left
+    return n_left
+
+
+@njit
+def scatter(source, target, rows, words, planes, start, stop, side, left_at, right_at):
+    """Move rows[start:stop] and what belongs to them to their child's place, keeping their order.
+
+    source = [a b c d e f]  side = [1 0 1 1 0 0]  ->  target = [a c d | b e f]
+    """
+    for i in range(start, stop):
+        left = np.int64(side[i])
+        to = right_at + (left_at - right_at) * left
+        left_at += left
+        right_at += 1 - left
+        rows[target, to] = rows[source, i]
+        words[target, to] = words[source, i]
+    if planes.shape[1] > 0:
+        for i in range(stop - 1, start - 1, -1):
+            left = np.int64(side[i])
+            left_at -= left
+            right_at -= 1 - left
+            planes[target, right_at + (left_at - right_at) * left] = planes[source, i]
+
+
+@njit
+def chunk_bounds(chunk, tree):
+    start = tree.start + chunk * CHUNK
+    return start, min(start + CHUNK, tree.stop)
+
+
+@njit
+def mark_chunk(chunk, tree):
+    """First pass of a partition: which rows of the chunk go left, and how many."""
+    start, stop = chunk_bounds(chunk, tree)
+    int64_at(tree.chunk_left, chunk + 1)[chunk] = mark_sides(
+        uint8_at(tree.bins, (tree.n_blocks, tree.n_all_rows * BLOCK))[tree.block], tree.lane,
+        uint32_at(tree.rows, (2, tree.n_places))[tree.buffer], start, stop,
+        uint8_at(tree.goes_left, N_BINS), uint8_at(tree.side, tree.n_places),
+    )  # fmt: skip
+
+
+@njit
+def scatter_chunk(chunk, tree):
+    """Second pass, once chunk_left says where the chunk's first left row goes."""
+    start, stop = chunk_bounds(chunk, tree)
+    left_at = int64_at(tree.chunk_left, chunk + 1)[chunk]
+    # Before this chunk are start - tree.start rows; those of them that did not go left went right.
+    right_at = tree.start + tree.n_left + (start - left_at)
+    scatter(
+        tree.buffer, 1 - tree.buffer, uint32_at(tree.rows, (2, tree.n_places)),
+        int64_at(tree.words, (2, tree.n_places)),
+        uint8_at(tree.planes, (2, tree.n_places if tree.n_planes > 1 else 0)),
+        start, stop, uint8_at(tree.side, tree.n_places), left_at, right_at,
+    )  # fmt: skip
+
+
+@njit
+def add_leaf_values(start, stop, rows, leaf_start, leaf_stop, leaf_buffer, value, scores):
+    """scores[row] += value of its leaf, for the places start:stop; leaves are given in the order of places."""
+    leaf = np.searchsorted(leaf_stop, start, side="right")
+    i = start
+    while i < stop:
+        end = min(leaf_stop[leaf], stop)
+        buffer = leaf_buffer[leaf]
+        for place in range(i, end):
+            scores[rows[buffer, place]] += value[leaf]
+        i = end
+        leaf += 1
+
+
+@njit
+def add_routed_values(start, stop, bins, row_ids, block, lane, split_bin, default_left, cat_set, cat_sets, left_child, value, scores):
+    """Walk rows that did not take part in growing a tree down to their leaf, by their bins."""
+    for i in range(start, stop):
+        at = np.intp(row_ids[i]) * BLOCK
+        node = 0
+        while left_child[node] > 0:
+            b = bins[block[node], at + lane[node]]
+            if cat_set[node] >= 0:
+                left = in_set(cat_sets[cat_set[node]], b) == 1
+            elif b == MISSING_BIN:
+                left = default_left[node] == 1
+            else:
+                left = b <= split_bin[node]
+            node = left_child[node] + (0 if left else 1)
+        scores[row_ids[i]] += value[node]

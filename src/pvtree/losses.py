@@ -1,0 +1,204 @@
+"""What boosting minimises: per-row gradients and hessians of the raw scores, and the scores it starts from.
+Scores, gradients and hessians are float64 (n_outputs, n_rows), C-contiguous."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pvtree.errors import InvalidParameterError
+from pvtree.fixed_point import exact_mean
+from pvtree.kernels import gradients as kernels
+from pvtree.kernels.elementary import log
+from pvtree.kernels.ranking import lambdarank_gradients
+from pvtree.queries import Queries
+
+if TYPE_CHECKING:
+    from pvtree.params import Params
+    from pvtree.team import Team
+
+SMALLEST_PROBABILITY = 1e-15  # a class that does not occur starts at this prior, not at a score of -inf
+OBJECTIVES = ("regression", "binary", "multiclass", "lambdarank")
+QUERY_BLOCK = 8  # queries worth a thread of their own
+
+
+class Loss:
+    """One objective on one set of rows."""
+
+    n_outputs: int = 1
+    constant_hessian: bool = False  # True: the hessian is the row's weight, or 1
+
+    def __init__(self, y: np.ndarray, weight: np.ndarray | None = None) -> None:
+        self.y = np.ascontiguousarray(y, dtype=np.float64)
+        self.weight = None if weight is None else np.ascontiguousarray(weight, dtype=np.float64)
+
+    def init_scores(self) -> np.ndarray:
+        """Best constant score per output, by sums that do not depend on the order of rows."""
+        return np.zeros(self.n_outputs)
+
+    def gradients(self, scores: np.ndarray, grad: np.ndarray, hess: np.ndarray, team: Team) -> None:
+        """Fill ``grad`` and ``hess``, multiplied by the weights."""
+        self._fill(scores, grad, hess, team)
+        if self.weight is not None:
+            team.for_blocks(kernels.multiply_by_weight, self.y.size, self.weight, grad, hess)
+
+    def _fill(self, scores: np.ndarray, grad: np.ndarray, hess: np.ndarray, team: Team) -> None:
+        raise NotImplementedError
+
+
+class SquaredError(Loss):
+    constant_hessian = True
+
+    def init_scores(self) -> np.ndarray:
+        return np.array([exact_mean(self.y, self.weight)])
+
+    def _fill(self, scores: np.ndarray, grad: np.ndarray, hess: np.ndarray, team: Team) -> None:
+        team.for_blocks(kernels.squared_error_gradients, self.y.size, self.y, scores[0], grad[0], hess[0])
+
+
+class BinaryLogLoss(Loss):
+    """y in {0, 1}; the score is the log-odds of class 1."""
+
+    def init_scores(self) -> np.ndarray:
+        mean = exact_mean(self.y, self.weight)
+        mean = min(max(mean, SMALLEST_PROBABILITY), 1.0 - SMALLEST_PROBABILITY)
+        return np.array([log(mean) - log(1.0 - mean)])
+
+    def _fill(self, scores: np.ndarray, grad: np.ndarray, hess: np.ndarray, team: Team) -> None:
+        team.for_blocks(kernels.binary_gradients, self.y.size, self.y, scores[0], grad[0], hess[0])
+
+
+class MulticlassLogLoss(Loss):
+    """y in 0..K-1; one score per class, probabilities by softmax."""
+
+    def __init__(self, y: np.ndarray, weight: np.ndarray | None, n_classes: int) -> None:
+        super().__init__(y, weight)
+        self.n_outputs = n_classes
+
+    def init_scores(self) -> np.ndarray:
+        priors = [exact_mean((self.y == k).astype(np.float64), self.weight) for k in range(self.n_outputs)]
+        return np.array([log(max(prior, SMALLEST_PROBABILITY)) for prior in priors])
+
+    def _fill(self, scores: np.ndarray, grad: np.ndarray, hess: np.ndarray, team: Team) -> None:
+        team.for_blocks(kernels.multiclass_gradients, self.y.size, self.y, scores, grad, hess)
+
+
+class LambdaRank(Loss):
+    """y are relevance labels; each pair of a query's documents counts by what swapping them does to NDCG."""
+
+    def __init__(
+        self, y: np.ndarray, weight: np.ndarray | None, group: np.ndarray | None, level: int
+    ) -> None:
+        super().__init__(y, weight)
+        self.level = level
+        self.queries = Queries(self.y, group)
+        self.ideal = self.queries.ideal_dcgs(level)
+
+    def _fill(self, scores: np.ndarray, grad: np.ndarray, hess: np.ndarray, team: Team) -> None:
+        team.for_blocks(
+            self._fill_queries, self.ideal.size, scores[0], grad[0], hess[0], min_block=QUERY_BLOCK
+        )
+
+    def _fill_queries(
+        self, start: int, stop: int, score: np.ndarray, grad: np.ndarray, hess: np.ndarray
+    ) -> None:
+        q = self.queries
+        q.sort(start, stop, score)
+        lambdarank_gradients(
+            start, stop, q.bounds, q.label, score, q.order, self.level, q.discount, self.ideal, grad, hess
+        )
+
+
+class CustomLoss(Loss):
+    """``function(y_true, y_pred[, weight]) -> (grad, hess)`` on raw scores, (n,) or (n, n_outputs).
+
+    A function that takes the weight applies it itself; otherwise its gradients are multiplied by the weight.
+    """
+
+    def __init__(self, y: np.ndarray, weight: np.ndarray | None, function: Callable, n_outputs: int) -> None:
+        self.function = function
+        self.n_outputs = n_outputs
+        self.takes_weight = n_arguments(function) >= 3
+        super().__init__(y, weight)
+
+    def gradients(self, scores: np.ndarray, grad: np.ndarray, hess: np.ndarray, team: Team) -> None:
+        """Fill ``grad`` and ``hess`` from the function's answer, once it is checked."""
+        predicted = scores[0].copy() if self.n_outputs == 1 else scores.T.copy()
+        answer = self.function(self.y, predicted, *([self.weight] if self.takes_weight else []))
+        if not isinstance(answer, (tuple, list)) or len(answer) != 2:
+            raise InvalidParameterError(
+                f"A custom objective must return (grad, hess), it returned {type(answer).__name__}: "
+                "return two arrays."
+            )
+        for name, values, out in zip(("grad", "hess"), answer, (grad, hess), strict=True):
+            out[:] = _checked_gradient(name, values, predicted.shape).T
+        if self.weight is not None and not self.takes_weight:
+            team.for_blocks(kernels.multiply_by_weight, self.y.size, self.weight, grad, hess)
+
+
+def _checked_gradient(name: str, values: Any, shape: tuple[int, ...]) -> np.ndarray:
+    array = np.asarray(values, dtype=np.float64)
+    if array.shape != shape:
+        raise InvalidParameterError(
+            f"A custom objective must return {name} of shape {shape}, like y_pred, it is {array.shape}: "
+            "return one value per score."
+        )
+    if not np.isfinite(array).all():
+        raise InvalidParameterError(
+            f"A custom objective returned NaN or infinity in {name}: return finite numbers for every row."
+        )
+    return array
+
+
+def make_loss(params: Params, y: np.ndarray, weight: np.ndarray | None, group: np.ndarray | None) -> Loss:
+    """The loss of ``params.objective`` on these rows."""
+    objective = params.objective
+    if callable(objective):
+        return CustomLoss(y, weight, objective, params.n_classes if params.n_classes > 2 else 1)
+    if objective == "regression":
+        return SquaredError(y, weight)
+    if objective == "binary":
+        return BinaryLogLoss(y, weight)
+    if objective == "multiclass":
+        return MulticlassLogLoss(y, weight, params.n_classes)
+    if objective == "lambdarank":
+        return LambdaRank(y, weight, group, params.lambdarank_truncation_level)
+    raise InvalidParameterError(
+        f"objective={objective!r} is unknown to boosting: choose {', '.join(OBJECTIVES)} or give a function."
+    )
+
+
+def predictions(objective: str, raw: np.ndarray) -> np.ndarray:
+    """Probabilities (n, n_classes) or values (n,) from raw scores (n, n_outputs).
+
+    A classification forest's raw scores are probabilities already; those of a custom objective have no known
+    meaning and come back as they are.
+    """
+    raw = np.ascontiguousarray(raw, dtype=np.float64)
+    n = raw.shape[0]
+    if objective == "binary":
+        out = np.empty((n, 2))
+        positive = np.empty(n)
+        kernels.sigmoids(raw.ravel(), positive)
+        out[:, 0] = 1.0 - positive
+        out[:, 1] = positive
+        return out
+    if objective == "multiclass":
+        probabilities = np.empty((raw.shape[1], n))
+        kernels.softmax(0, n, np.ascontiguousarray(raw.T), probabilities)
+        return np.ascontiguousarray(probabilities.T)
+    return raw if objective == "classification" or raw.shape[1] > 1 else raw[:, 0]
+
+
+def n_arguments(function: Callable) -> int:
+    """How many positional arguments a user's function wants: those without a default, and weight or group."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # some builtins have no signature
+        return 2
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    wanted = ("weight", "sample_weight", "group")
+    return sum(p.default is p.empty or p.name in wanted for p in positional)

@@ -1,0 +1,237 @@
+"""Trees and models as immutable data: what training makes, prediction runs and files hold."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from pvtree.errors import InvalidParameterError, InvalidTypeError
+from pvtree.predictor import Predictor, as_rows, team_for
+
+Scalar = str | int | float | bool  # what a class label or a category may be
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """Nodes in level order; a right child follows its left sibling, children come after their parents."""
+
+    feature: np.ndarray  # int32 (n_nodes,); -1 for a leaf
+    threshold: np.ndarray  # float64; x <= threshold goes left; +inf: every number left, NaN by default_left
+    left_child: np.ndarray  # int32; 0 for a leaf
+    default_left: np.ndarray  # uint8; where NaN goes at a numeric split
+    cat_set: np.ndarray  # int32; -1 for a numeric split, else the row of cat_sets
+    cat_sets: np.ndarray  # uint64 (n_cat_splits, 4); bit b: category bin b goes left; bit 0: missing and unseen
+    value: np.ndarray  # float64 (n_nodes, n_values); outputs of leaves, mean outputs of inner nodes
+    gain: np.ndarray  # float64
+    count: np.ndarray  # int64; training rows
+    weight: np.ndarray  # float64; sum of hessians
+
+    def __post_init__(self) -> None:
+        for name, dtype in TREE_DTYPES.items():
+            array = np.ascontiguousarray(getattr(self, name), dtype).view()
+            array.flags.writeable = False
+            object.__setattr__(self, name, array)
+
+    @property
+    def n_nodes(self) -> int:
+        return len(self.feature)
+
+    @property
+    def n_leaves(self) -> int:
+        return int(np.count_nonzero(self.feature < 0))
+
+    @property
+    def n_values(self) -> int:
+        return int(self.value.shape[1])
+
+    def __eq__(self, other: object) -> bool:
+        """Equal to the last bit."""
+        if not isinstance(other, Tree):
+            return NotImplemented
+        pairs = [(getattr(self, name), getattr(other, name)) for name in TREE_DTYPES]
+        return all(a.shape == b.shape and a.tobytes() == b.tobytes() for a, b in pairs)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Tree, tuple(getattr(self, name) for name in TREE_DTYPES)
+
+
+TREE_DTYPES: dict[str, type] = {
+    "feature": np.int32, "threshold": np.float64, "left_child": np.int32, "default_left": np.uint8,
+    "cat_set": np.int32, "cat_sets": np.uint64, "value": np.float64, "gain": np.float64, "count": np.int64,
+    "weight": np.float64,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A trained ensemble. Columns of X that are categorical hold bin numbers: 0 or NaN for missing and unseen."""
+
+    trees: tuple[Tree, ...]  # tree t adds to output t % n_outputs if its values have one column, else to all
+    objective: str  # "custom" for callables
+    ensemble: str  # "gbdt": sum of the trees; "forest": their mean
+    n_features: int
+    n_outputs: int
+    init_score: np.ndarray  # float64 (n_outputs,)
+    feature_names: tuple[str, ...] | None = None
+    classes: tuple[Scalar, ...] | None = None
+    categories: Mapping[int, tuple[Scalar, ...]] = field(default_factory=dict)  # bin b is categories[feature][b - 1]
+
+    def __post_init__(self) -> None:
+        def put(name: str, value: object) -> None:
+            object.__setattr__(self, name, value)
+
+        init_score = np.array(self.init_score, np.float64).reshape(-1)
+        init_score.flags.writeable = False
+        put("init_score", init_score)
+        put("trees", tuple(self.trees))
+        put("n_features", int(self.n_features))
+        put("n_outputs", int(self.n_outputs))
+        if self.feature_names is not None:
+            put("feature_names", tuple(map(str, self.feature_names)))
+        if self.classes is not None:
+            put("classes", _scalars(self.classes))
+        put("categories", {int(f): _scalars(self.categories[f]) for f in sorted(self.categories)})
+
+    @property
+    def trees_per_iteration(self) -> int:
+        return self.n_outputs if self.ensemble == "gbdt" else 1
+
+    @property
+    def n_iterations(self) -> int:
+        return len(self.trees) // self.trees_per_iteration
+
+    def predict_raw(
+        self, X: np.ndarray, n_iterations: int | None = None, start: int = 0, n_threads: int = 1
+    ) -> np.ndarray:
+        """float64 (n, n_outputs): the initial score and the sum (gbdt) or mean (forest) of the trees' outputs."""
+        X = as_rows(X, self.n_features)
+        first, end = self._tree_range(n_iterations, start)
+        scores = self._first_scores(len(X))
+        with team_for(len(X), end - first, n_threads) as team:
+            self._predictor.add_outputs(X, scores, first, end, team)
+        return self._result(scores, end - first)
+
+    def staged_raw(
+        self, X: np.ndarray, n_iterations: int | None = None, start: int = 0, n_threads: int = 1
+    ) -> Iterator[np.ndarray]:
+        """What predict_raw gives after 1, 2, ... iterations."""
+        X = as_rows(X, self.n_features)
+        first, end = self._tree_range(n_iterations, start)
+        return self._stages(X, first, end, n_threads)
+
+    def _stages(self, X: np.ndarray, first: int, end: int, n_threads: int) -> Iterator[np.ndarray]:
+        step = self.trees_per_iteration
+        scores = self._first_scores(len(X))
+        with team_for(len(X), step, n_threads) as team:
+            for tree in range(first, end, step):
+                self._predictor.add_outputs(X, scores, tree, tree + step, team)
+                yield self._result(scores.copy(), tree + step - first)
+
+    def predict_leaf(
+        self, X: np.ndarray, n_iterations: int | None = None, start: int = 0, n_threads: int = 1
+    ) -> np.ndarray:
+        """int32 (n, n_trees): the number of each row's leaf among the leaves of the tree in level order."""
+        X = as_rows(X, self.n_features)
+        first, end = self._tree_range(n_iterations, start)
+        with team_for(len(X), end - first, n_threads) as team:
+            return self._predictor.leaves(X, first, end, team)
+
+    def feature_importance(self, kind: str = "split") -> np.ndarray:
+        """float64 (n_features,): how often each feature splits ("split") or the sum of its gains ("gain")."""
+        if kind not in ("split", "gain"):
+            raise InvalidParameterError(
+                f'importance kind {kind!r} is unknown; choose "split" for the number of splits '
+                'or "gain" for the sum of their gains.'
+            )
+        importance = np.zeros(self.n_features)
+        for tree in self.trees:
+            inner = tree.feature >= 0
+            weights = tree.gain[inner] if kind == "gain" else None
+            importance += np.bincount(tree.feature[inner], weights, minlength=self.n_features)
+        return importance
+
+    # Import inside: model_file builds models, so it stands on this module.
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model as JSON; the file at `path` is replaced at once or left as it was."""
+        from pvtree import model_file
+
+        model_file.write(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Model:
+        """Read what `save` wrote; anything else is refused with a ModelFileError."""
+        from pvtree import model_file
+
+        return model_file.read(path)
+
+    def to_json(self) -> str:
+        """The text that `save` writes: equal models give equal texts."""
+        from pvtree import model_file
+
+        return model_file.dump(self)
+
+    @classmethod
+    def from_json(cls, text: str) -> Model:
+        from pvtree import model_file
+
+        return model_file.parse(text, "this text")
+
+    @cached_property
+    def _predictor(self) -> Predictor:
+        return Predictor(self.trees)
+
+    def _tree_range(self, n_iterations: int | None, start: int) -> tuple[int, int]:
+        if start < 0 or (n_iterations is not None and n_iterations < 0):
+            raise InvalidParameterError(
+                f"start={start} and n_iterations={n_iterations} must not be negative; "
+                "leave n_iterations=None to use all iterations."
+            )
+        start = min(start, self.n_iterations)
+        end = self.n_iterations if n_iterations is None else min(start + n_iterations, self.n_iterations)
+        return start * self.trees_per_iteration, end * self.trees_per_iteration
+
+    def _first_scores(self, n_rows: int) -> np.ndarray:
+        """(n_outputs, n): boosting adds to the initial score just as training did, so both give the same bits."""
+        scores = np.zeros((self.n_outputs, n_rows))
+        if self.ensemble == "gbdt":
+            scores += self.init_score[:, None]
+        return scores
+
+    def _result(self, scores: np.ndarray, n_trees: int) -> np.ndarray:
+        if self.ensemble == "forest":
+            scores /= max(1, n_trees)
+            scores += self.init_score[:, None]
+        return np.ascontiguousarray(scores.T)
+
+    def __eq__(self, other: object) -> bool:
+        """Equal to the last bit, and in the types of labels and categories: True is not 1."""
+        if not isinstance(other, Model):
+            return NotImplemented
+        return self.trees == other.trees and self._head() == other._head()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _head(self) -> tuple[object, ...]:
+        rest = [getattr(self, f.name) for f in fields(self) if f.name not in ("trees", "init_score")]
+        return self.init_score.tobytes(), repr(rest)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Model, tuple(getattr(self, f.name) for f in fields(self))
+
+
+def _scalars(values: Any) -> tuple[Scalar, ...]:
+    plain = tuple(value.item() if isinstance(value, np.generic) else value for value in values)
+    for value in plain:
+        if type(value) not in (str, int, float, bool):
+            raise InvalidTypeError(
+                f"A class label or category of type {type(value).__name__} cannot be kept in a model; "
+                "convert the labels to str, int, float or bool."
+            )
+    return plain

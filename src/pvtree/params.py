@@ -1,0 +1,279 @@
+"""Parameters: one table says what each means and allows; checks, errors and docs come from it.
+
+The estimators keep what the user wrote; fit turns it into a frozen ``Params``, all that the trainer reads.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from pvtree.errors import InvalidParameterError, InvalidTypeError
+
+
+@dataclass(frozen=True)
+class Params:
+    """Validated parameters of one training."""
+
+    ensemble: str = "gbdt"  # "gbdt" | "forest"; a decision tree is a forest of one tree without bootstrap
+    objective: str | Callable[..., Any] = "regression"
+    n_classes: int = 1  # 1 for regression and ranking
+    n_estimators: int = 100
+    learning_rate: float = 0.1
+    num_leaves: int = 31  # 0 = no limit
+    max_depth: int = -1  # -1 = no limit
+    min_child_samples: int = 20
+    min_child_weight: float = 1e-3
+    reg_alpha: float = 0.0
+    reg_lambda: float = 0.0
+    min_split_gain: float = 0.0
+    subsample: float = 1.0
+    subsample_freq: int = 0
+    colsample_bytree: float = 1.0
+    colsample_bynode: float = 1.0
+    max_bin: int = 255
+    cat_smooth: float = 10.0
+    cat_l2: float = 10.0
+    criterion: str = "gradient"  # "gradient" | "entropy" | "variance"
+    bootstrap: bool = False
+    seed: int = 0  # 0 .. 2**63 - 1
+    n_threads: int = 1
+    verbosity: int = 1
+    lambdarank_truncation_level: int = 30
+    tree_learner: str = "serial"
+    top_k: int = 20
+    n_workers: int = 1
+    early_stopping_rounds: int = 0  # 0 = off
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a parameter means and which values it takes; ``allowed`` completes "<name> must be ..."."""
+
+    meaning: str
+    allowed: str
+    has_type: Callable[[Any], bool]
+    in_range: Callable[[Any], bool] = lambda value: True
+
+    def check(self, name: str, value: Any) -> None:
+        if not self.has_type(value):
+            raise InvalidTypeError(f"{name} must be {self.allowed}, got {_shown(value)}.")
+        if not self.in_range(value):
+            raise InvalidParameterError(f"{name} must be {self.allowed}, got {_shown(value)}.")
+
+
+def _shown(value: Any) -> str:
+    return textwrap.shorten(repr(value), 60, placeholder="...")
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool | np.bool_)
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+
+
+def integer(meaning: str, low: int, high: int | None = None, also: str = "") -> Rule:
+    """``also`` names one value outside the range and what it stands for: "-1 for no limit"."""
+    allowed = f"an integer of at least {low}" if high is None else f"an integer from {low} to {high}"
+    extra = int(also.split()[0]) if also else low
+    top = math.inf if high is None else high
+    if also:
+        allowed += f" or {also}"
+    return Rule(meaning, allowed, _is_integer, lambda v: low <= v <= top or v == extra)
+
+
+def positive(meaning: str) -> Rule:
+    return Rule(meaning, "a finite number greater than 0", _is_real, lambda v: 0 < v < math.inf)
+
+
+def non_negative(meaning: str) -> Rule:
+    return Rule(meaning, "a finite number of at least 0", _is_real, lambda v: 0 <= v < math.inf)
+
+
+def fraction(meaning: str) -> Rule:
+    return Rule(meaning, "a number greater than 0 and at most 1", _is_real, lambda v: 0 < v <= 1)
+
+
+def one_of(meaning: str, *names: str, note: str = "") -> Rule:
+    allowed = " or ".join(repr(name) for name in names) + note
+    return Rule(meaning, allowed, lambda v: isinstance(v, str), lambda v: v in names)
+
+
+def optional(rule: Rule) -> Rule:
+    return Rule(
+        rule.meaning,
+        f"{rule.allowed} or None",
+        lambda v: v is None or rule.has_type(v),
+        lambda v: v is None or rule.in_range(v),
+    )
+
+
+def objective(*names: str) -> Rule:
+    """A named objective of the estimator, None for its default, or a function of the user's own."""
+    allowed = " or ".join(repr(name) for name in names) + ", None, or a function f(y_true, y_pred[, weight])"
+    return Rule(
+        "The loss to minimise; a function returns (gradient, hessian) of its raw predictions.",
+        allowed,
+        lambda v: v is None or isinstance(v, str) or callable(v),
+        lambda v: not isinstance(v, str) or v in names,
+    )
+
+
+_MAX_FEATURES = Rule(
+    "How many features each split may look at, drawn anew for every node.",
+    "'sqrt', 'log2', an integer of at least 1, a fraction greater than 0.0 and at most 1.0, or None for all",
+    lambda v: v is None or isinstance(v, str) or _is_real(v),
+    lambda v: (
+        v in (None, "sqrt", "log2") or (not isinstance(v, str) and (v >= 1 if _is_integer(v) else 0 < v <= 1))
+    ),
+)
+
+_SEED = Rule(
+    "The seed of every random choice; None is a fixed seed as well, so that two fits always agree.",
+    "an integer of at least 0, a numpy RandomState or Generator, or None",
+    lambda v: v is None or _is_integer(v) or isinstance(v, np.random.RandomState | np.random.Generator),
+    lambda v: not _is_integer(v) or 0 <= v < 2**63,
+)
+
+_CATEGORICAL = Rule(
+    "Columns that hold categories; pandas 'category' columns always do.",
+    "'auto', None, or a list of column indices or names",
+    lambda v: v is None or isinstance(v, str) or _is_list_of_columns(v),
+    lambda v: not isinstance(v, str) or v == "auto",
+)
+
+
+def _is_list_of_columns(value: Any) -> bool:
+    return isinstance(value, list | tuple | np.ndarray) and all(
+        _is_integer(v) or isinstance(v, str) for v in value
+    )
+
+
+RULES: dict[str, Rule] = {
+    "n_estimators": integer("The number of boosting iterations, or of a forest's trees.", 1),
+    "learning_rate": positive("How much of each tree is added to the model."),
+    "num_leaves": integer("The largest number of leaves of a tree.", 2, also="-1 for no limit"),
+    "max_depth": integer("The largest number of splits above a leaf.", 1, also="-1 for no limit"),
+    "min_child_samples": integer("The least number of rows in a leaf.", 1),
+    "min_child_weight": non_negative("The least sum of hessians in a leaf; in forests, of row weights."),
+    "reg_alpha": non_negative("L1 regularisation of leaf values."),
+    "reg_lambda": non_negative("L2 regularisation of leaf values."),
+    "min_split_gain": non_negative("The least gain that a split must bring."),
+    "subsample": fraction("The fraction of rows drawn without replacement every subsample_freq iterations."),
+    "subsample_freq": integer("How many iterations one draw of rows serves; 0 turns subsample off.", 0),
+    "colsample_bytree": fraction("The fraction of features drawn for each tree."),
+    "colsample_bynode": fraction("The fraction of features drawn for each node."),
+    "max_bin": integer("The largest number of bins of a feature, beside the bin of missing values.", 2, 255),
+    "criterion": one_of("What a split must reduce.", "entropy", "variance"),
+    "max_features": _MAX_FEATURES,
+    "bootstrap": Rule(
+        "Whether each tree is grown on rows drawn with replacement.",
+        "True or False",
+        lambda v: isinstance(v, bool | np.bool_),
+    ),
+    "objective": objective("regression", "binary", "multiclass", "lambdarank"),
+    "random_state": _SEED,
+    "n_jobs": Rule(
+        "The number of threads; None and -1 are all cores, -2 all but one.",
+        "an integer other than 0 or None",
+        lambda v: v is None or _is_integer(v),
+        lambda v: v != 0,
+    ),
+    "verbosity": integer("How much is printed: below 1 nothing but warnings.", -1),
+    "early_stopping_rounds": optional(
+        integer("Stop when an evaluation metric has not improved for so many iterations.", 1)
+    ),
+    "categorical_feature": _CATEGORICAL,
+    "importance_type": one_of(
+        "What feature_importances_ counts: the splits on a feature or their gains.", "split", "gain"
+    ),
+    "lambdarank_truncation_level": integer("Pairs with a document above this rank are learnt from.", 1),
+    "tree_learner": one_of(
+        "How the workers find splits together.", "serial", note=", the only tree learner of this version"
+    ),
+    "top_k": integer("How many features a worker nominates in parallel voting.", 1),
+    "n_workers": Rule(
+        "The number of workers that share the rows.",
+        "1, because this version trains with a single worker",
+        _is_integer,
+        lambda v: v == 1,
+    ),
+}
+
+
+def check_values(values: Mapping[str, Any], rules: Mapping[str, Rule]) -> None:
+    for name, value in values.items():
+        if name in rules:
+            rules[name].check(name, value)
+
+
+def parameter_docs(init: Callable[..., Any], rules: Mapping[str, Rule]) -> str:
+    """The "Parameters" section of a docstring, from a constructor's signature and the table."""
+    lines = ["Parameters", "----------"]
+    for parameter in inspect.signature(init).parameters.values():
+        if parameter.name in rules:
+            rule = rules[parameter.name]
+            lines.append(f"{parameter.name} : {rule.allowed}, default={parameter.default!r}")
+            lines.append(f"    {rule.meaning}")
+    return "\n".join(lines)
+
+
+def make_params(values: Mapping[str, Any], n_features: int, **settled: Any) -> Params:
+    """Params from an estimator's checked parameters; ``settled`` are the fields that the data decides."""
+    known = {field.name for field in fields(Params)}
+    chosen = {name: value for name, value in values.items() if name in known} | settled
+    if chosen.get("num_leaves") == -1:
+        chosen["num_leaves"] = 0
+    chosen["early_stopping_rounds"] = chosen.get("early_stopping_rounds") or 0
+    chosen["seed"] = _seed(values.get("random_state"))
+    chosen["n_threads"] = n_threads(values.get("n_jobs"))
+    if "max_features" in values:
+        chosen["colsample_bynode"] = _n_split_features(values["max_features"], n_features) / n_features
+    return Params(**{name: _plain(value) for name, value in chosen.items()})
+
+
+def _plain(value: Any) -> Any:
+    """numpy scalars become Python's: they would travel into model files and kernel signatures otherwise."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _n_split_features(max_features: Any, n_features: int) -> int:
+    if max_features is None:
+        return n_features
+    if isinstance(max_features, str):
+        root = math.sqrt(n_features) if max_features == "sqrt" else math.log2(n_features)
+        return max(1, int(root))
+    if not _is_integer(max_features):
+        return max(1, int(max_features * n_features))
+    if max_features > n_features:
+        raise InvalidParameterError(
+            f"max_features must be at most the number of columns of X, {n_features}, got {max_features}."
+        )
+    return int(max_features)
+
+
+def _seed(random_state: Any) -> int:
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1))
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31 - 1))
+    return 0 if random_state is None else int(random_state)
+
+
+def n_threads(n_jobs: int | None) -> int:
+    """Threads for ``n_jobs``: the cores that this process may use."""
+    if n_jobs is not None and n_jobs > 0:
+        return int(n_jobs)
+    import joblib  # a dependency of scikit-learn; knows affinity masks and container limits
+
+    n_cores: int = joblib.cpu_count()
+    return n_cores if n_jobs is None else max(1, n_cores + 1 + int(n_jobs))

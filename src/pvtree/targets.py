@@ -1,0 +1,179 @@
+"""What stands beside X: labels, relevance, weights and query groups, checked and as plain arrays."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from pvtree.errors import InvalidDataError, InvalidTypeError
+from pvtree.inputs import is_missing
+
+MAX_RELEVANCE = 30  # a gain of 2**label - 1: larger labels drown all others
+
+
+def read_values(y: Any, n_rows: int, name: str = "y") -> np.ndarray:
+    """A regression target: finite float64, one a row."""
+    values = _as_numbers(read_column(y, n_rows, name), name)
+    _check_finite(values, name)
+    return values
+
+
+def read_labels(y: Any, n_rows: int, classes: np.ndarray | None = None, name: str = "y") -> tuple[Any, Any]:
+    """Class index of every row as float64, and the classes in ascending order.
+
+    With ``classes`` given (evaluation data, or training that goes on) no other label is allowed.
+    """
+    labels = read_column(y, n_rows, name)
+    _check_labels(labels, name)
+    try:
+        found = np.unique(labels)
+    except TypeError:
+        raise InvalidDataError(f"{name} mixes labels of different types; make them all strings.") from None
+    if classes is None:
+        if len(found) == 1:
+            raise InvalidDataError(
+                f"{name} has only one class, {found.tolist()[0]!r}; a classifier needs at least two classes."
+            )
+        classes = found
+    elif unknown := sorted(set(found.tolist()) - set(classes.tolist()), key=str):
+        raise InvalidDataError(f"{name} has the label {unknown[0]!r}, but the classes are {_shown(classes)}.")
+    return np.searchsorted(classes, labels).astype(np.float64), classes
+
+
+def read_relevance(y: Any, n_rows: int, name: str = "y") -> np.ndarray:
+    """Relevance labels of documents: whole numbers from 0 to MAX_RELEVANCE, as float64."""
+    labels = read_values(y, n_rows, name)
+    bad = (labels < 0) | (labels > MAX_RELEVANCE) | (labels != np.floor(labels))
+    if bad.any():
+        raise InvalidDataError(
+            f"{name} must hold whole relevance labels from 0 to {MAX_RELEVANCE}, got {labels[bad][0]:g}."
+        )
+    return labels
+
+
+def read_weight(weight: Any, n_rows: int, name: str = "sample_weight") -> np.ndarray | None:
+    """float64 weights, or None where all are 1, so that unit weights train exactly like none."""
+    if weight is None:
+        return None
+    array = np.asarray(weight)
+    if array.ndim != 1:
+        raise InvalidDataError(f"{name} must be one-dimensional, got shape {array.shape}.")
+    _check_length(array, n_rows, name, "weight")
+    values = _as_numbers(array, name)
+    _check_finite(values, name)
+    if (values < 0).any():
+        raise InvalidDataError(f"{name} must not be negative, got {values.min():g}.")
+    if not values.any():
+        raise InvalidDataError(f"{name} holds only zero weights; at least one row must weigh more than zero.")
+    return None if (values == 1).all() else values
+
+
+def read_group(group: Any, qid: Any, n_rows: int, prefix: str = "") -> np.ndarray | None:
+    """Sizes of the queries as int64, from sizes (``group``) or from a query id per row (``qid``)."""
+    if group is not None and qid is not None:
+        raise InvalidDataError(f"{prefix}group and {prefix}qid both tell the queries; pass only one of them.")
+    if qid is not None:
+        return _sizes_of_runs(qid, n_rows, f"{prefix}qid")
+    if group is None:
+        return None
+    name = f"{prefix}group"
+    array = np.asarray(group)
+    if array.ndim != 1 or array.dtype.kind not in "iuf" or (array != np.floor(array)).any():
+        raise InvalidDataError(f"{name} must be a list of whole numbers, the number of rows of each query.")
+    sizes = array.astype(np.int64)
+    if (sizes < 1).any():
+        raise InvalidDataError(f"{name} must hold sizes of at least 1, got {sizes.min()}.")
+    if sizes.sum() != n_rows:
+        raise InvalidDataError(
+            f"{name} adds up to {sizes.sum()} rows, but X has {n_rows}; sizes must cover X."
+        )
+    return sizes
+
+
+def _sizes_of_runs(qid: Any, n_rows: int, name: str) -> np.ndarray:
+    ids = np.asarray(qid)
+    if ids.ndim != 1:
+        raise InvalidDataError(f"{name} must be one-dimensional, got shape {ids.shape}.")
+    _check_length(ids, n_rows, name, "query id")
+    starts = np.flatnonzero(np.r_[True, ids[1:] != ids[:-1]])
+    run_ids = ids[starts].tolist()
+    if len(set(run_ids)) < len(run_ids):
+        seen: set[Any] = set()
+        repeated = next(query for query in run_ids if query in seen or seen.add(query))  # type: ignore[func-returns-value]
+        raise InvalidDataError(
+            f"{name} has the query {repeated!r} in two places; sort the rows so that each query is together."
+        )
+    return np.diff(np.r_[starts, n_rows]).astype(np.int64)
+
+
+def read_column(y: Any, n_rows: int, name: str = "y") -> np.ndarray:
+    """One value a row, of any kind."""
+    if y is None:
+        raise InvalidDataError(f"Training requires y to be passed, but the target y is None ({name}).")
+    array = np.asarray(y)
+    if array.ndim == 2 and array.shape[1] == 1:
+        from sklearn.exceptions import DataConversionWarning
+
+        message = f"A column-vector y was passed when a 1d array was expected; pass {name}.ravel()."
+        warnings.warn(message, DataConversionWarning, stacklevel=5)
+        array = array.ravel()
+    if array.ndim != 1:
+        raise InvalidDataError(f"{name} must be one-dimensional, got shape {array.shape}.")
+    _check_length(array, n_rows, name, "label")
+    return array
+
+
+def _check_length(array: np.ndarray, n_rows: int, name: str, noun: str) -> None:
+    if len(array) != n_rows:
+        raise InvalidDataError(
+            f"{name} has length {len(array)}, but X has {n_rows} rows; pass one {noun} a row."
+        )
+
+
+def _as_numbers(array: np.ndarray, name: str) -> np.ndarray:
+    if array.dtype.kind == "c":
+        raise InvalidDataError(f"Complex data not supported; {name} must hold real numbers.")
+    if array.dtype.kind not in "biufO":
+        raise InvalidTypeError(f"{name} must hold numbers, got {array.dtype} values.")
+    try:
+        return np.ascontiguousarray(array, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidTypeError(f"{name} must hold numbers, got {array.dtype} values.") from None
+
+
+def _check_finite(values: np.ndarray, name: str) -> None:
+    finite = np.isfinite(values)
+    if not finite.all():
+        kind = "NaN" if np.isnan(values).any() else "infinity"
+        raise InvalidDataError(f"{name} contains {kind}; remove those rows or give them a value.")
+
+
+def _check_labels(labels: np.ndarray, name: str) -> None:
+    kind = labels.dtype.kind
+    if kind == "f":
+        _check_finite(labels, name)
+        if (labels != np.floor(labels)).any():
+            raise InvalidDataError(
+                f"Unknown label type: {name} is continuous; classes are whole numbers, strings or booleans."
+            )
+    elif kind == "c":
+        raise InvalidDataError(f"Complex data not supported; {name} must hold class labels.")
+    elif kind == "O":
+        values = [value.item() if isinstance(value, np.generic) else value for value in labels]
+        if any(is_missing(value) for value in values):
+            raise InvalidDataError(f"{name} has missing labels; remove those rows.")
+        if not all(type(value) in (str, bool, int, float) for value in values):
+            raise InvalidDataError(
+                f"Unknown label type: {name} must hold whole numbers, strings or booleans."
+            )
+    elif kind not in "biuU":
+        raise InvalidDataError(
+            f"Unknown label type: {name} must hold numbers, strings or booleans, not {labels.dtype}."
+        )
+
+
+def _shown(classes: np.ndarray, limit: int = 10) -> str:
+    values = ", ".join(repr(value) for value in classes.tolist()[:limit])
+    return values + (", ..." if len(classes) > limit else "")

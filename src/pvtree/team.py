@@ -1,0 +1,48 @@
+"""The threads of one worker: a pool of the process's own that runs nogil kernels on blocks of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+
+class Team:
+    """``n_threads`` threads, the caller being the first of them.
+
+    Each training has a team of its own, so two fits at the same time never wait for each other's threads.
+    """
+
+    def __init__(self, n_threads: int) -> None:
+        self.n_threads = max(1, int(n_threads))
+        self._pool = ThreadPoolExecutor(self.n_threads - 1, "pvtree") if self.n_threads > 1 else None
+
+    def __enter__(self) -> Team:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def start_others(self, function: Callable[..., Any], *args: Any) -> list[Future[Any]]:
+        """Run ``function(thread, *args)`` on every thread but the caller's; the caller goes on at once."""
+        if self._pool is None:
+            return []
+        return [self._pool.submit(function, thread, *args) for thread in range(1, self.n_threads)]
+
+    def for_blocks(self, kernel: Callable[..., Any], n: int, *args: Any, min_block: int = 4096) -> None:
+        """Call ``kernel(start, stop, *args)`` for disjoint blocks that cover ``range(n)``."""
+        n_blocks = max(1, min(self.n_threads, n // min_block))
+        bounds = [n * block // n_blocks for block in range(n_blocks + 1)]
+        others = []
+        if self._pool is not None:
+            others = [
+                self._pool.submit(kernel, start, stop, *args)
+                for start, stop in zip(bounds[1:-1], bounds[2:], strict=True)
+            ]
+        kernel(bounds[0], bounds[1], *args)
+        for other in others:
+            other.result()
