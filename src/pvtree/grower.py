@@ -153,14 +153,21 @@ class Grower:
         }  # fmt: skip
         return fill_record(TREE, {**a, **made, **vars(rules)}), made
 
+    def add_up(self, n_rows: int) -> np.ndarray:
+        """Sums by field over the first ``n_rows`` places of buffer 0."""
+        layout = self.layout
+        self.root_sums = np.zeros(layout.n_fields, np.int64)
+        sum_words(
+            self.words[0, :n_rows], self.planes[0, :n_rows], layout.n_planes, layout.plane, layout.shift,
+            layout.mask, self.root_sums,
+        )  # fmt: skip
+        return self.root_sums
+
     def grow(self, n_rows: int, rules: Rules, tree_features: np.ndarray) -> GrownTree:
         """Grow a tree on the first ``n_rows`` places of buffer 0 of ``rows``, ``words`` and ``planes``."""
         self._make_room(n_rows, rules)
-        layout, nodes = self.layout, self.nodes
-        sum_words(
-            self.words[0, :n_rows], self.planes[0, :n_rows], layout.n_planes, layout.plane, layout.shift,
-            layout.mask, self.arrays["sums"][0],
-        )  # fmt: skip
+        nodes = self.nodes
+        self.arrays["sums"][0] = self.root_sums
         nodes[0] = (0, n_rows, 0, 0, 1, -1, 0, 0, -np.inf, 0, 0, 0)
         tree, made = self._tree_record(rules, tree_features)
 

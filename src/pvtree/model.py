@@ -25,7 +25,7 @@ class Tree:
     left_child: np.ndarray  # int32; 0 for a leaf
     default_left: np.ndarray  # uint8; where NaN goes at a numeric split
     cat_set: np.ndarray  # int32; -1 for a numeric split, else the row of cat_sets
-    cat_sets: np.ndarray  # uint64 (n_cat_splits, 4); bit b: category bin b goes left; bit 0: missing and unseen
+    cat_sets: np.ndarray  # uint64 (n_cat_splits, 4); bit b: bin b goes left; bit 0: missing and unseen
     value: np.ndarray  # float64 (n_nodes, n_values); outputs of leaves, mean outputs of inner nodes
     gain: np.ndarray  # float64
     count: np.ndarray  # int64; training rows
@@ -33,7 +33,7 @@ class Tree:
 
     def __post_init__(self) -> None:
         for name, dtype in TREE_DTYPES.items():
-            array = np.ascontiguousarray(getattr(self, name), dtype).view()
+            array: np.ndarray = np.ascontiguousarray(getattr(self, name), dtype).view()
             array.flags.writeable = False
             object.__setattr__(self, name, array)
 
@@ -71,7 +71,7 @@ TREE_DTYPES: dict[str, type] = {
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A trained ensemble. Columns of X that are categorical hold bin numbers: 0 or NaN for missing and unseen."""
+    """A trained ensemble. Categorical columns of X hold bin numbers, 0 or NaN for missing and unseen."""
 
     trees: tuple[Tree, ...]  # tree t adds to output t % n_outputs if its values have one column, else to all
     objective: str  # "custom" for callables
@@ -81,7 +81,8 @@ class Model:
     init_score: np.ndarray  # float64 (n_outputs,)
     feature_names: tuple[str, ...] | None = None
     classes: tuple[Scalar, ...] | None = None
-    categories: Mapping[int, tuple[Scalar, ...]] = field(default_factory=dict)  # bin b is categories[feature][b - 1]
+    # By feature: the category of bin b is categories[feature][b - 1].
+    categories: Mapping[int, tuple[Scalar, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         def put(name: str, value: object) -> None:
@@ -110,7 +111,7 @@ class Model:
     def predict_raw(
         self, X: np.ndarray, n_iterations: int | None = None, start: int = 0, n_threads: int = 1
     ) -> np.ndarray:
-        """float64 (n, n_outputs): the initial score and the sum (gbdt) or mean (forest) of the trees' outputs."""
+        """float64 (n, n_outputs): the initial score plus the sum (gbdt) or mean (forest) of the trees."""
         X = as_rows(X, self.n_features)
         first, end = self._tree_range(n_iterations, start)
         scores = self._first_scores(len(X))
@@ -198,7 +199,7 @@ class Model:
         return start * self.trees_per_iteration, end * self.trees_per_iteration
 
     def _first_scores(self, n_rows: int) -> np.ndarray:
-        """(n_outputs, n): boosting adds to the initial score just as training did, so both give the same bits."""
+        """(n_outputs, n): boosting adds to the initial score, as training did, for the same bits."""
         scores = np.zeros((self.n_outputs, n_rows))
         if self.ensemble == "gbdt":
             scores += self.init_score[:, None]

@@ -21,7 +21,7 @@ _NO_LEAVES = np.empty((0, 0), np.int32)
 
 
 class Predictor:
-    """A sequence of trees, ready to run. Tree t adds to output t % n_outputs, or to all that its values name."""
+    """A sequence of trees, ready to run. Tree t adds to output t % n_outputs; with several values, to all outputs."""
 
     def __init__(self, trees: Sequence[Tree]) -> None:
         self.n_trees = len(trees)
@@ -55,20 +55,24 @@ class Predictor:
         )
         count = _stack([tree.count for tree in trees], np.int64)
         kernels.pack_tops(roots, threshold, link, count, *tops)
-        n_values = trees[0].n_values if trees else 1
+        self.n_values = trees[0].n_values if trees else 1
         self._packed = (
             *tops,
             threshold,
             link,
             _stack([tree.cat_sets for tree in trees], np.uint64, (0, 4)),
-            _stack([tree.value for tree in trees], np.float64, (0, n_values)),
+            _stack([tree.value for tree in trees], np.float64, (0, self.n_values)),
         )
-        leaves_before = np.cumsum(is_leaf) - is_leaf  # (nodes,) over all trees
-        first_leaf = leaves_before[roots]
-        self._leaf_number = (leaves_before - np.repeat(first_leaf, sizes)).astype(np.int32)
+        leaves_before: np.ndarray = np.cumsum(is_leaf) - is_leaf  # (nodes,) over all trees
+        self._leaf_number = (leaves_before - np.repeat(leaves_before[roots], sizes)).astype(np.int32)
 
     def add_outputs(self, X: np.ndarray, out: np.ndarray, first: int, end: int, team: Team) -> None:
         """Add trees first..end to OUT out, float64 C-contiguous (n_outputs, n)."""
+        if out.shape[1] != X.shape[0] or out.shape[0] < self.n_values:
+            raise InvalidDataError(
+                f"scores have shape {out.shape}, but X has {X.shape[0]} rows and the trees "
+                f"{self.n_values} values; give a score for each row and value."
+            )
         self._run(X, out, _NO_LEAVES, first, end, team)
 
     def leaves(self, X: np.ndarray, first: int, end: int, team: Team) -> np.ndarray:
@@ -81,11 +85,16 @@ class Predictor:
     def _run(
         self, X: np.ndarray, out: np.ndarray, leaves: np.ndarray, first: int, end: int, team: Team
     ) -> None:
+        if self.columns.size and self.columns[-1] >= X.shape[1]:
+            raise InvalidDataError(
+                f"X has {X.shape[1]} columns, but the trees read column {self.columns[-1]}; "
+                "give the columns that they were trained on."
+            )
         source = np.array(
             [X.__array_interface__["data"][0], X.strides[0], X.strides[1], X.itemsize], np.int64
         )
 
-        def run(start: int, stop: int, _owner: np.ndarray) -> None:  # each task holds X, which it reads by address
+        def run(start: int, stop: int, _rows: np.ndarray) -> None:  # held by each task, read by address
             kernels.run_trees(
                 start, stop, source, self.columns, self.block_rows, first, end,
                 *self._packed, self._leaf_number, out, leaves,

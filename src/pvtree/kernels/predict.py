@@ -133,8 +133,8 @@ def run_trees(
     split_threshold, split_keep, split_slot, split_end, exit_node,
     node_threshold, node_link, cat_sets, value, leaf_number, out, leaves,
 ):  # fmt: skip
-    """Add the trees' outputs on rows start..stop to OUT out (n_outputs, n); with OUT leaves (n, n_trees)
-    not empty, write the leaves' numbers there instead. A row's outputs are added in the order of the trees."""
+    """Add the trees' outputs on rows start..stop to OUT out (n_outputs, n), for each row in the trees' order;
+    with OUT leaves (n, n_trees) not empty, write the leaves' numbers there instead."""
     block = new_block(columns.size, block_rows)
     live = new_block(1, block_rows).reshape(-1).view(np.uint64)
     node = np.empty(block_rows, np.uint32)  # unsigned: no test for negative indices
@@ -152,8 +152,9 @@ def run_trees(
                 for row in range(rows):
                     leaves[first + row, tree - first_tree] = leaf_number[node[row]]
             elif n_values == 1:
+                output = tree % n_outputs
                 for row in range(rows):
-                    out[tree % n_outputs, first + row] += value[node[row], 0]
+                    out[output, first + row] += value[node[row], 0]
             else:
                 for output in range(n_values):
                     for row in range(rows):
@@ -211,7 +212,8 @@ def pack_tops(
                     left_exits = (np.uint64(1) << np.uint64(top_size[i])) - np.uint64(1)
                     split_keep[tree, end] = ~(left_exits << np.uint64(top_left[i]))
                     split_slot[tree, end] = node_link[node, SLOT]
-                    split_threshold[tree, end] = node_link[node, CAT_SET] if is_category else node_threshold[node]
+                    cut = np.float64(node_link[node, CAT_SET]) if is_category else node_threshold[node]
+                    split_threshold[tree, end] = cut
                     end += 1
             split_end[tree, group] = end
         split_end[tree, 3] = 0

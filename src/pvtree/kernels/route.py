@@ -96,7 +96,7 @@ def scatter_chunk(chunk, tree):
 
 
 @njit
-def add_leaf_values(start, stop, rows, leaf_start, leaf_stop, leaf_buffer, value, scores):
+def add_leaf_values(start, stop, rows, leaf_stop, leaf_buffer, value, scores):
     """scores[row] += value of its leaf, for the places start:stop; leaves are given in the order of places."""
     leaf = np.searchsorted(leaf_stop, start, side="right")
     i = start
@@ -110,7 +110,9 @@ def add_leaf_values(start, stop, rows, leaf_start, leaf_stop, leaf_buffer, value
 
 
 @njit
-def add_routed_values(start, stop, bins, row_ids, block, lane, split_bin, default_left, cat_set, cat_sets, left_child, value, scores):
+def add_routed_values(
+    start, stop, bins, row_ids, block, lane, split_bin, default_left, cat_set, cat_sets, left_child, value, scores
+):
     """Walk rows that did not take part in growing a tree down to their leaf, by their bins."""
     for i in range(start, stop):
         at = np.intp(row_ids[i]) * BLOCK

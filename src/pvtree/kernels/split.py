@@ -143,7 +143,8 @@ def best_entropy_boundary(n, sums, tree, scratch):
             n_right += on_right
             score += x_log_x(on_left, table) + x_log_x(on_right, table)
         score -= x_log_x(n_left, table) + x_log_x(n_right, table)
-        if score > best_score:
+        enough = min(n_left, n_right) * tree.hess_scale >= tree.min_hess
+        if enough and score > best_score:
             best, best_score = i, score
     return best, best_score
 

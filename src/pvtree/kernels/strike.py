@@ -1,5 +1,5 @@
-"""What prediction says to LLVM directly: cells read and written by address, and the one loop over splits whose
-vectors must stay in registers (the same in numba, left to the auto-vectoriser, takes 1.6 times as long)."""
+"""What prediction says to LLVM directly: cells read and written by address, and the one loop over splits
+whose vectors must stay in registers (left to numba and the auto-vectoriser it takes 1.5 times as long)."""
 
 from __future__ import annotations
 

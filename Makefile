@@ -1,0 +1,67 @@
+# Two commands need nothing but Python 3.11 or later and make:
+#   make demo    trains on real data and prints a table
+#   make test    lints, checks types and runs every test
+
+PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+SOURCES := $(shell find src -name '*.py')
+BENCH := --output docs/benchmarks.md --summary README.md
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types unit format bench clean
+
+help:  ## Show these lines
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.demo-installed $(VENV)/.kernels-current  ## Train and evaluate on real data, under 2 minutes from nothing
+	@$(BIN)/python -m pvtree.demo
+
+test: lint types unit  ## Lint, check types and run every test, under 10 minutes from nothing
+
+lint: $(VENV)/.test-installed  ## Run ruff's linter and formatter without changing anything
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet .
+
+types: $(VENV)/.test-installed  ## Check types with mypy
+	@$(BIN)/mypy
+
+unit: $(VENV)/.test-installed  ## Run the tests
+	@$(BIN)/python -m pytest
+
+format: $(VENV)/.test-installed  ## Let ruff format the code and fix what it can
+	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
+
+bench: $(VENV)/.bench-installed  ## Measure against LightGBM, XGBoost and scikit-learn, and write the tables (an hour)
+	@$(BIN)/python benchmarks/single_machine.py --scaling $(BENCH)
+
+clean:  ## Remove everything that make made
+	rm -rf $(VENV) .numba_cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Editable, so that one environment serves every target and always runs the sources beside this file.
+$(VENV)/.demo-installed: pyproject.toml | $(BIN)/python
+	@echo "Installing pvtree into $(VENV)."
+	@$(PIP) install --editable .
+	@touch $@
+
+$(VENV)/.test-installed: pyproject.toml | $(BIN)/python
+	@echo "Installing pvtree and its test tools into $(VENV)."
+	@$(PIP) install --editable '.[test]'
+	@touch $@ $(VENV)/.demo-installed
+
+$(VENV)/.bench-installed: pyproject.toml | $(BIN)/python
+	@echo "Installing pvtree and the libraries it is measured against into $(VENV)."
+	@$(PIP) install --editable '.[bench]'
+	@touch $@ $(VENV)/.demo-installed
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "pvtree needs Python 3.11 or later; install it or run make PYTHON=/path/to/python."; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+
+# numba recompiles a kernel when its own file changes, but not when a kernel that it calls has changed in another.
+$(VENV)/.kernels-current: $(SOURCES) | $(BIN)/python
+	@find src -name '*.nb[ic]' -delete
+	@touch $@

@@ -1,0 +1,70 @@
+"""Gradient boosting: each iteration fits a tree per output to the loss's gradients and adds it to the scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pvtree.dataset import Shard
+from pvtree.growing import GradientTreeMaker
+from pvtree.losses import make_loss
+from pvtree.model import Tree
+from pvtree.params import Params
+from pvtree.sampling import subsample_rows
+from pvtree.team import Team
+
+
+class Booster:
+    """The loop of boosting over one shard; ``iterations`` yields the trees of each iteration."""
+
+    def __init__(self, shard: Shard, params: Params, team: Team, start_scores: np.ndarray | None = None) -> None:
+        self.shard, self.params, self.team = shard, params, team
+        self.loss = make_loss(params, shard.y, shard.weight, shard.group)
+        self.n_outputs = self.loss.n_outputs
+        if start_scores is None:
+            self.init_score = self.loss.init_scores()
+            start_scores = np.repeat(self.init_score[:, None], shard.n_rows, axis=1)
+        self.scores = np.ascontiguousarray(start_scores, np.float64)  # (n_outputs, n_rows)
+        self.constant_hessian = self.loss.constant_hessian and shard.weight is None
+        hessian = "constant" if self.constant_hessian else "real"
+        self.maker = GradientTreeMaker(shard.data, shard.thresholds, hessian, shard.first_row, params, team)
+        # Rows of weight 0 take part in nothing, but have scores.
+        self.counted = None if shard.weight is None or shard.weight.all() else shard.weight > 0
+
+    def iterations(self, first: int) -> Iterator[list[Tree]]:
+        """One list of n_outputs trees after another, without end; ``first`` numbers the first iteration."""
+        grad = np.empty_like(self.scores)
+        hess = np.empty_like(self.scores)
+        iteration = first
+        while True:
+            self.loss.gradients(self.scores, grad, hess, self.team)
+            yield self._one(iteration, grad, hess)
+            iteration += 1
+
+    def _one(self, iteration: int, grad: np.ndarray, hess: np.ndarray) -> list[Tree]:
+        rows, others = self._sample(iteration)
+        trees = []
+        for output in range(self.n_outputs):
+            grown, tree = self.maker.make(
+                grad[output],
+                hess[output, :0] if self.constant_hessian else hess[output],
+                iteration * self.n_outputs + output,
+                rows,
+                shrinkage=self.params.learning_rate,
+            )
+            self.maker.add_to_scores(grown, tree, others, self.scores[output])
+            trees.append(tree)
+        return trees
+
+    def _sample(self, iteration: int) -> tuple[np.ndarray | None, np.ndarray]:
+        """Rows that grow this iteration's trees (None for all), and the others, which only get their outputs."""
+        n_rows = self.shard.n_rows
+        rows = subsample_rows(self.params, iteration, n_rows, self.shard.first_row, self.team)
+        if self.counted is not None:
+            rows = np.flatnonzero(self.counted).astype(np.uint32) if rows is None else rows[self.counted[rows]]
+        if rows is None:
+            return None, np.empty(0, np.uint32)
+        is_other = np.ones(n_rows, np.bool_)
+        is_other[rows] = False
+        return rows, np.flatnonzero(is_other).astype(np.uint32)

@@ -1,0 +1,85 @@
+"""Random forests and single trees: every tree is grown on its own, by information or variance gain."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from queue import SimpleQueue
+
+import numpy as np
+
+from pvtree.dataset import Shard
+from pvtree.fixed_point import exact_mean
+from pvtree.growing import ClassTreeMaker, GradientTreeMaker, weight_kind
+from pvtree.model import Tree
+from pvtree.params import Params
+from pvtree.sampling import bootstrap_copies
+from pvtree.team import Team
+
+
+class Planter:
+    """Grows the trees of a forest on one shard, one at a time."""
+
+    def __init__(self, shard: Shard, params: Params, team: Team) -> None:
+        self.shard, self.params, self.team = shard, params, team
+        kind = weight_kind(shard.weight, params.bootstrap)
+        self.weight = np.empty(0) if shard.weight is None else shard.weight
+        self.counted = None if shard.weight is None or shard.weight.all() else shard.weight > 0
+        self.maker: ClassTreeMaker | GradientTreeMaker
+        if params.criterion == "entropy":
+            self.maker = ClassTreeMaker(shard.data, shard.thresholds, kind, shard.first_row, params, team)
+        else:
+            self.maker = GradientTreeMaker(shard.data, shard.thresholds, kind, shard.first_row, params, team)
+            # Centred labels leave the fixed point's bits to the differences between rows. A leaf's value is
+            # -G / H, hence the sign.
+            self.mean = exact_mean(shard.y, shard.weight)
+            centred = self.mean - shard.y
+            self.grad = centred if shard.weight is None else centred * shard.weight
+
+    def plant(self, number: int) -> Tree:
+        """The ``number``-th tree, which depends on nothing but its number."""
+        rows, copies = None, np.empty(0, np.uint8)
+        if self.params.bootstrap:
+            copies = bootstrap_copies(self.params, number, self.shard.n_rows, self.shard.first_row, self.team)
+            rows = np.flatnonzero(copies).astype(np.uint32)
+        if self.counted is not None:
+            rows = np.flatnonzero(self.counted).astype(np.uint32) if rows is None else rows[self.counted[rows]]
+        if isinstance(self.maker, ClassTreeMaker):
+            return self.maker.make(self.shard.y, self.weight, number, rows, copies)[1]
+        tree = self.maker.make(self.grad, self.weight, number, rows, copies)[1]
+        return replace(tree, value=tree.value + self.mean)
+
+
+def plant_forest(shard: Shard, params: Params, n_trees: int, first: int, team: Team) -> Iterator[Tree]:
+    """Trees in order. With several trees each thread grows its own; a single tree is shared by all threads."""
+    if n_trees == 1 or team.n_threads == 1:
+        planter = Planter(shard, params, team)
+        for number in range(first, first + n_trees):
+            yield planter.plant(number)
+        return
+    n_threads = min(team.n_threads, n_trees)
+    idle: SimpleQueue[Planter] = SimpleQueue()
+    for _ in range(n_threads):
+        idle.put(Planter(shard, params, Team(1)))
+
+    def plant(number: int) -> Tree:
+        planter = idle.get()
+        try:
+            return planter.plant(number)
+        finally:
+            idle.put(planter)
+
+    with ThreadPoolExecutor(n_threads, "pvtree-forest") as pool:
+        waiting: deque[Future[Tree]] = deque()
+        try:
+            for number in range(first, first + n_trees):
+                waiting.append(pool.submit(plant, number))
+                if len(waiting) > 2 * n_threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()

@@ -1,0 +1,181 @@
+"""From a row's statistics to a finished tree: quantize, pack, grow, and give the leaves their values."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import numpy as np
+
+from pvtree.binning import Thresholds
+from pvtree.dtypes import ENTROPY, GRADIENT, BinnedRows, Layout
+from pvtree.grower import Grower, GrownTree, Rules
+from pvtree.kernels.quantize import largest_magnitude, pack_classes, pack_gradients
+from pvtree.kernels.route import add_leaf_values, add_routed_values
+from pvtree.layouts import class_layout, gradient_layout
+from pvtree.model import Tree
+from pvtree.params import Params
+from pvtree.sampling import n_node_features, tree_features, tree_key
+from pvtree.team import Team
+
+_NO_ROWS = np.empty(0, np.uint32)
+_NO_COPIES = np.empty(0, np.uint8)
+_NO_WEIGHTS = np.empty(0)
+# A child's hessian must exceed zero, or its score would divide by it.
+_LEAST_HESSIAN = sys.float_info.min
+
+
+class TreeMaker:
+    """Makes one tree after another on the same rows. Subclasses say what is counted and what a leaf returns."""
+
+    def __init__(self, data: BinnedRows, thresholds: Thresholds, layout: Layout, first_row: int, params: Params, team: Team) -> None:
+        self.data, self.thresholds, self.layout = data, thresholds, layout
+        self.first_row, self.params, self.team = first_row, params, team
+        self.n_sampled = n_node_features(params, data.n_features)
+        self.grower = Grower(data, layout, data.n_rows, params.num_leaves, self.n_sampled, team)
+
+    def _grow(self, n_rows: int, number: int, **scales: float) -> GrownTree:
+        """Grow on the rows packed before; ``number`` names the tree's random choices."""
+        p = self.params
+        rules = Rules(
+            reg_lambda=p.reg_lambda, reg_alpha=p.reg_alpha, min_count=p.min_child_samples,
+            min_hess=max(p.min_child_weight, _LEAST_HESSIAN), min_gain=p.min_split_gain,
+            cat_smooth=p.cat_smooth, cat_l2=p.cat_l2, max_leaves=p.num_leaves, max_depth=p.max_depth,
+            key=tree_key(p, number), n_sampled=self.n_sampled, **scales,
+        )  # fmt: skip
+        return self.grower.grow(n_rows, rules, tree_features(p, number, self.data.n_features))
+
+    def _finish(self, grown: GrownTree, value: np.ndarray, weight: np.ndarray) -> Tree:
+        """Bins become thresholds, and category sets get a table of their own."""
+        is_leaf = grown.feature < 0
+        feature = np.maximum(grown.feature, 0)
+        is_categorical = (self.data.is_categorical[feature] == 1) & ~is_leaf
+        cat_set = np.where(is_categorical, np.cumsum(is_categorical) - 1, -1)
+        is_numeric = ~is_leaf & ~is_categorical
+        return Tree(
+            feature=grown.feature,
+            threshold=np.where(is_numeric, self.thresholds.of(feature, grown.split_bin), 0.0),
+            left_child=grown.left_child,
+            default_left=grown.default_left,
+            cat_set=cat_set,
+            cat_sets=grown.left_set[is_categorical],
+            value=value,
+            gain=grown.gain,
+            count=grown.sums[:, : self.layout.n_planes].sum(axis=1),
+            weight=weight,
+        )
+
+    def add_to_scores(self, grown: GrownTree, tree: Tree, out_of_sample: np.ndarray, scores: np.ndarray) -> None:
+        """scores[row] += the tree's output, for the rows it grew on and for those given besides."""
+        value = tree.value[:, 0]
+        n_rows = int(grown.leaf_stop[-1])
+        self.team.for_blocks(
+            add_leaf_values, n_rows, self.grower.rows, grown.leaf_stop, grown.leaf_buffer,
+            value[grown.leaf_order], scores,
+        )  # fmt: skip
+        if len(out_of_sample) > 0:
+            starts = self.data.block_start
+            feature = np.maximum(grown.feature, 0)
+            block = np.searchsorted(starts, feature, side="right") - 1
+            self.team.for_blocks(
+                add_routed_values, len(out_of_sample), self.data.bins, out_of_sample, block, feature - starts[block],
+                grown.split_bin, grown.default_left, tree.cat_set, tree.cat_sets, grown.left_child, value, scores,
+            )  # fmt: skip
+
+
+class GradientTreeMaker(TreeMaker):
+    """Trees by second-order gain, which with unit hessians and no penalty is variance gain."""
+
+    def __init__(self, data: BinnedRows, thresholds: Thresholds, hessian: str, first_row: int, params: Params, team: Team) -> None:
+        super().__init__(data, thresholds, gradient_layout(data.n_rows, hessian), first_row, params, team)
+        self.hessian = hessian
+
+    def make(
+        self,
+        grad: np.ndarray,
+        hess: np.ndarray,
+        number: int,
+        row_ids: np.ndarray | None = None,
+        copies: np.ndarray = _NO_COPIES,
+        shrinkage: float = 1.0,
+        constant_hessian: float = 1.0,
+    ) -> tuple[GrownTree, Tree]:
+        """``hess`` is empty where it is the same for every row."""
+        layout, params = self.layout, self.params
+        grad_scale = self._scale(grad, copies, layout.limit[-1])
+        hess_scale = constant_hessian
+        if self.hessian == "real":
+            hess_scale = self._scale(hess, copies, layout.limit[0])
+        n_rows = self.data.n_rows if row_ids is None else len(row_ids)
+        has_field = self.hessian != "constant"
+        shift = np.array([layout.shift[0] if has_field else -1, layout.shift[-1]])
+        self.team.for_blocks(
+            pack_gradients, n_rows, _NO_ROWS if row_ids is None else row_ids, grad, hess, copies,
+            np.array([1.0 / hess_scale, 1.0 / grad_scale]), shift, np.uint64(tree_key(params, number)),
+            self.first_row, self.grower.rows[0], self.grower.words[0],
+        )  # fmt: skip
+        sums = self.grower.add_up(n_rows)
+        hess_field = 1 if has_field else 0
+        total = sums[hess_field] * hess_scale
+        grown = self._grow(
+            n_rows, number, criterion=GRADIENT, hess_field=hess_field, grad_scale=grad_scale, hess_scale=hess_scale,
+            gain_scale=1.0 / total if params.criterion == "variance" else 1.0,
+        )  # fmt: skip
+        g = grown.sums[:, -1] * grad_scale
+        h = grown.sums[:, hess_field] * hess_scale
+        step = np.sign(g) * np.maximum(np.abs(g) - params.reg_alpha, 0.0)
+        value = -shrinkage * step / np.maximum(h + params.reg_lambda, _LEAST_HESSIAN)
+        return grown, self._finish(grown, value[:, None], h)
+
+    def _scale(self, values: np.ndarray, copies: np.ndarray, limit: int) -> float:
+        """The real number that one integer step stands for, so that the largest value just fits its field."""
+        largest = float(largest_magnitude(values))
+        if len(copies) > 0:
+            largest *= float(copies.max(initial=1))
+        return largest / float(limit) if largest > 0 else 1.0
+
+
+class ClassTreeMaker(TreeMaker):
+    """Trees by information gain on class counts; leaves return class frequencies."""
+
+    def __init__(self, data: BinnedRows, thresholds: Thresholds, weights: str, first_row: int, params: Params, team: Team) -> None:
+        super().__init__(data, thresholds, class_layout(params.n_classes, weights), first_row, params, team)
+        self.weights = weights
+
+    def make(
+        self,
+        label: np.ndarray,
+        weight: np.ndarray,
+        number: int,
+        row_ids: np.ndarray | None = None,
+        copies: np.ndarray = _NO_COPIES,
+    ) -> tuple[GrownTree, Tree]:
+        """``weight`` is empty where all rows count the same."""
+        layout, params = self.layout, self.params
+        scale = 1.0
+        if self.weights == "real":
+            scale = float(largest_magnitude(weight)) * float(copies.max(initial=1)) / float(layout.limit[0])
+        n_rows = self.data.n_rows if row_ids is None else len(row_ids)
+        self.team.for_blocks(
+            pack_classes, n_rows, _NO_ROWS if row_ids is None else row_ids, label, weight, copies, 1.0 / scale,
+            layout.plane, layout.shift, np.uint64(tree_key(params, number)), self.first_row,
+            self.grower.rows[0], self.grower.words[0], self.grower.planes[0],
+        )  # fmt: skip
+        total = self.grower.add_up(n_rows)[layout.n_planes :].sum()
+        grown = self._grow(
+            n_rows, number, criterion=ENTROPY, hess_field=0, grad_scale=1.0, hess_scale=scale,
+            gain_scale=1.0 / (total * np.log(2.0)),
+        )  # fmt: skip
+        counts = grown.sums[:, layout.n_planes :]
+        weight_sum = counts.sum(axis=1)
+        return grown, self._finish(grown, counts / weight_sum[:, None], weight_sum * scale)
+
+
+def weight_kind(weight: np.ndarray | None, has_copies: bool) -> str:
+    """How much room a row's weight needs in a packed word."""
+    if weight is not None:
+        return "real"
+    return "copies" if has_copies else "constant"
+
+
+MakeTree = Callable[..., tuple[GrownTree, Tree]]

@@ -1,0 +1,67 @@
+"""Which rows and features a tree sees: hashes of (seed, tree, row or feature), however the rows are spread."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pvtree.kernels.hashing import bootstrap_multiplicities, hash_pair, keep_rows, sample_features
+from pvtree.layouts import MAX_COPIES
+from pvtree.params import Params
+from pvtree.team import Team
+
+# Streams of random numbers that must not meet: each purpose hashes its own number into the seed.
+_ROWS, _FEATURES, _TREE = 1, 2, 3
+
+
+def _key(seed: int, purpose: int, number: int) -> np.uint64:
+    stream = np.uint64(hash_pair(np.uint64(seed), np.int64(purpose)))
+    return np.uint64(hash_pair(stream, np.int64(number)))
+
+
+def tree_key(params: Params, tree: int) -> int:
+    """Names the tree's own stream: rounding of gradients, features drawn at its nodes."""
+    return int(_key(params.seed, _TREE, tree))
+
+
+def subsample_rows(params: Params, iteration: int, n_rows: int, first_row: int, team: Team) -> np.ndarray | None:
+    """Ids of the rows that this iteration's trees grow on, drawn anew every subsample_freq; None for all."""
+    if params.subsample >= 1.0 or params.subsample_freq <= 0:
+        return None
+    kept = np.empty(n_rows, np.bool_)
+    limit = np.uint64(min(int(params.subsample * 2.0**64), 2**64 - 1))
+    key = _key(params.seed, _ROWS, iteration // params.subsample_freq)
+    team.for_blocks(keep_rows, n_rows, key, limit, first_row, kept)
+    return np.flatnonzero(kept).astype(np.uint32)
+
+
+def bootstrap_copies(params: Params, tree: int, n_rows: int, first_row: int, team: Team) -> np.ndarray:
+    """How often each row is in the tree's bootstrap sample: Poisson(1), cut at MAX_COPIES."""
+    cumulative = np.cumsum([math.exp(-1) / math.factorial(k) for k in range(MAX_COPIES)])
+    copies = np.empty(n_rows, np.uint8)
+    key = _key(params.seed, _ROWS, tree)
+    team.for_blocks(bootstrap_multiplicities, n_rows, key, first_row, cumulative, copies)
+    return copies
+
+
+def tree_features(params: Params, tree: int, n_features: int) -> np.ndarray:
+    """The features a tree may use, in rising order."""
+    features = np.arange(n_features)
+    n_chosen = _share(params.colsample_bytree, n_features)
+    if n_chosen == n_features:
+        return features
+    chosen = np.empty(n_chosen, np.int64)
+    sample_features(_key(params.seed, _FEATURES, tree), features, np.int64(n_chosen), chosen)
+    return np.sort(chosen)
+
+
+def n_node_features(params: Params, n_features: int) -> int:
+    """How many features are drawn at each node; 0 if every node sees all of its tree's."""
+    n_tree = _share(params.colsample_bytree, n_features)
+    n_node = _share(params.colsample_bynode, n_tree)
+    return 0 if n_node == n_tree else n_node
+
+
+def _share(fraction: float, n: int) -> int:
+    return max(1, min(n, round(fraction * n)))
