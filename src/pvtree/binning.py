@@ -29,10 +29,13 @@ class Thresholds:
 
 
 def block_starts(n_features: int, n_threads: int) -> np.ndarray:
-    """Spread features evenly over blocks of at most 16, in groups of four lanes, a block a thread if possible."""
-    n_quads = -(-n_features // 4)
-    n_blocks = max(-(-n_features // BLOCK), min(n_threads, n_quads))
-    return np.minimum(np.arange(n_blocks + 1) * n_quads // n_blocks * 4, n_features).astype(np.int64)
+    """Full blocks of 16 features, which add up fastest; few features are spread evenly over the threads instead."""
+    n_blocks = -(-n_features // int(BLOCK))
+    if n_blocks >= 2 * n_threads:
+        return np.minimum(np.arange(n_blocks + 1) * BLOCK, n_features)
+    n_quads = -(-n_features // 4)  # lanes are added up in groups of four
+    n_blocks = max(n_blocks, min(n_threads, n_quads))
+    return np.minimum(np.arange(n_blocks + 1) * n_quads // n_blocks * 4, n_features)
 
 
 def sample_rows(n_rows: int, first_row: int = 0) -> np.ndarray:

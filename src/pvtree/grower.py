@@ -90,7 +90,10 @@ class Grower:
             "n_blocks": len(data.block_start) - 1, "n_features": n_features, "n_all_rows": data.n_rows,
             "n_places": n_places, "n_planes": layout.n_planes, "n_values": len(layout.shift), "n_fields": n_fields,
             "stride": int(data.n_bins.max()) + 1, "n_groups": n_groups, "singly": int(singly),
+            "tree_features": np.empty(n_features, np.int64), "in_tree": np.empty(n_features, np.uint8),
+            "sync": np.empty(SYNC_SIZE, np.int64),
         }  # fmt: skip
+        self.record: np.ndarray | None = None
         self._make_pools(n_places, max_leaves)
         self.scratch_arrays = [self._scratch_arrays() for _ in range(team.n_threads)]
         self.scratch = [fill_record(SCRATCH, arrays) for arrays in self.scratch_arrays]
@@ -105,6 +108,7 @@ class Grower:
         a["n_wide_slots"] = min(slots, n_places // CAPACITY + 1, max(4, _POOL_BYTES // (8 * wide)))
         a["narrow_pool"] = np.empty((a["n_narrow_slots"], narrow), np.int64)
         a["wide_pool"] = np.empty((a["n_wide_slots"], wide), np.int64)
+        a["free_slots"] = np.empty((2, max(a["n_narrow_slots"], a["n_wide_slots"]) + 1), np.int64)
 
     def _scratch_arrays(self) -> dict[str, np.ndarray]:
         n_fields = self.layout.n_fields
@@ -113,8 +117,7 @@ class Grower:
             "wide": np.empty(BLOCK * n_fields * N_BINS, np.int64),
             "fields": np.empty(n_fields * N_BINS, np.int64),
             "left": np.empty((n_fields, N_BINS), np.int64),
-            "running": np.empty(n_fields, np.int64),
-            **{name: np.empty(N_BINS, np.int64) for name in ("words", "boundary", "order")},
+            **{name: np.empty(N_BINS, np.int64) for name in ("words", "boundary", "order", "place")},
             "natural_order": np.arange(1, N_BINS + 1),
             "scores": np.empty(N_BINS),
             "found_sums": np.zeros(n_fields, np.int64),
@@ -136,22 +139,26 @@ class Grower:
                 "n_nodes": n, "open_leaves": np.empty(n, np.int64), "left_set": np.zeros((n, 4), np.uint64),
                 "sums": np.empty((n, n_fields), np.int64), "left_sums": np.empty((n, n_fields), np.int64),
             }  # fmt: skip
+            self.record = None
 
-    def _tree_record(self, rules: Rules, tree_features: np.ndarray) -> tuple[np.ndarray, dict[str, Any]]:
-        """The shared record of one tree, and the arrays made for it, which must live as long."""
+    def _tree_record(self, rules: Rules, tree_features: np.ndarray) -> np.ndarray:
+        """The shared record of one tree: this grower's arrays, and what is new for the tree."""
         a = self.arrays
-        in_tree = np.zeros(self.data.n_features, np.uint8)
-        in_tree[tree_features] = 1
-        a["allowed"][:] = in_tree
+        if self.record is None:
+            self.record = fill_record(TREE, a)
+        a["tree_features"][: len(tree_features)] = tree_features
+        a["in_tree"][:] = 0
+        a["in_tree"][tree_features] = 1
+        a["allowed"][:] = a["in_tree"]
         top = max(a["n_narrow_slots"], a["n_wide_slots"])
-        free_slots = np.empty((2, top + 1), np.int64)
-        free_slots[:, :top] = np.arange(top)
-        free_slots[:, top] = a["n_narrow_slots"], a["n_wide_slots"]
-        made = {
-            "tree_features": tree_features.copy(), "n_tree_features": len(tree_features), "in_tree": in_tree,
-            "free_slots": free_slots, "sync": np.zeros(SYNC_SIZE, np.int64),
-        }  # fmt: skip
-        return fill_record(TREE, {**a, **made, **vars(rules)}), made
+        a["free_slots"][:, :top] = np.arange(top)
+        a["free_slots"][:, top] = a["n_narrow_slots"], a["n_wide_slots"]
+        a["sync"][:] = 0
+        record = self.record[0]
+        record["n_tree_features"] = len(tree_features)
+        for name, value in vars(rules).items():
+            record[name] = value
+        return self.record
 
     def add_up(self, n_rows: int) -> np.ndarray:
         """Sums by field over the first ``n_rows`` places of buffer 0."""
@@ -169,7 +176,7 @@ class Grower:
         nodes = self.nodes
         self.arrays["sums"][0] = self.root_sums
         nodes[0] = (0, n_rows, 0, 0, 1, -1, 0, 0, -np.inf, 0, 0, 0)
-        tree, made = self._tree_record(rules, tree_features)
+        tree = self._tree_record(rules, tree_features)
 
         helpers = self.team.start_others(
             lambda thread: grow_tree(tree, nodes, self.best, self.scratch[thread], False)
@@ -177,7 +184,6 @@ class Grower:
         grow_tree(tree, nodes, self.best, self.scratch[0], True)
         for helper in helpers:
             helper.result()
-        del made
         return _in_level_order(nodes[: int(tree["n_made"][0])], self.arrays)
 
 

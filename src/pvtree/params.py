@@ -173,7 +173,7 @@ RULES: dict[str, Rule] = {
     "colsample_bytree": fraction("The fraction of features drawn for each tree."),
     "colsample_bynode": fraction("The fraction of features drawn for each node."),
     "max_bin": integer("The largest number of bins of a feature, beside the bin of missing values.", 2, 255),
-    "criterion": one_of("What a split must reduce.", "entropy", "variance"),
+    "criterion": one_of("The gain that a split must bring.", "entropy", "variance"),
     "max_features": _MAX_FEATURES,
     "bootstrap": Rule(
         "Whether each tree is grown on rows drawn with replacement.",

@@ -21,7 +21,7 @@ _NO_LEAVES = np.empty((0, 0), np.int32)
 
 
 class Predictor:
-    """A sequence of trees, ready to run. Tree t adds to output t % n_outputs; with several values, to all outputs."""
+    """A sequence of trees, ready to run. Tree t adds to output t % n_outputs, or with K values to K outputs."""
 
     def __init__(self, trees: Sequence[Tree]) -> None:
         self.n_trees = len(trees)

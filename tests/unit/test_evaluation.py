@@ -164,14 +164,43 @@ def test_training_goes_on_from_a_model(kind, tmp_path):
     np.testing.assert_allclose(rest.predict(X), whole.predict(X), atol=0.1)
 
 
+@pytest.mark.parametrize("estimator", [pvtree.RandomForestClassifier, pvtree.RandomForestRegressor])
+def test_forests_are_evaluated_and_grow_on(estimator):
+    X, y = data(n_classes=3)
+    whole = small(estimator, n_estimators=7).fit(X, y, eval_set=[(X, y)])
+    start = small(estimator, n_estimators=3).fit(X, y)
+    rest = small(estimator, n_estimators=4).fit(X, y, init_model=start, eval_set=[(X, y)])
+    np.testing.assert_array_equal(rest.predict(X, raw_score=True), whole.predict(X, raw_score=True))
+    history = next(iter(whole.evals_result_["training"].values()))
+    assert len(history) == 7
+    np.testing.assert_allclose(next(iter(rest.evals_result_["training"].values())), history[3:])
+    raw = whole.predict(X, raw_score=True)
+    expected = -np.log(raw[range(200), y]).mean() if raw.ndim == 2 else np.square(raw - y).mean()
+    assert history[-1] == pytest.approx(expected)
+
+
+def test_categories_keep_their_bins_when_training_goes_on():
+    X, y = data()
+    X[:, 3] = np.repeat([5.0, 6.0, 7.0, 8.0], 50)
+    start = small(pvtree.GBDTClassifier, categorical_feature=[3]).fit(X, y)
+    rest = small(pvtree.GBDTClassifier).fit(X[60:], y[60:], init_model=start)
+    assert rest.model_.categories == start.model_.categories == {3: (5.0, 6.0, 7.0, 8.0)}
+    np.testing.assert_array_equal(rest.predict_proba(X, num_iteration=5), start.predict_proba(X))
+
+
 def test_training_goes_on_only_from_a_fitting_model():
     X, y = data()
     regressor, _, _ = fitted(pvtree.GBDTRegressor)
     forest, _, _ = fitted(pvtree.RandomForestClassifier)
     classifier, _, _ = fitted(pvtree.GBDTClassifier)
-    with pytest.raises(InvalidParameterError, match="train both with the same objective"):
+    with pytest.raises(
+        InvalidParameterError, match=r"init_model was trained for 'regression' .* train both for the same"
+    ):
         small(pvtree.GBDTClassifier).fit(X, y, init_model=regressor)
-    with pytest.raises(InvalidParameterError, match="init_model is a forest"):
+    with pytest.raises(
+        InvalidParameterError,
+        match="init_model is of kind 'forest', but this estimator adds trees to 'gbdt' only",
+    ):
         small(pvtree.GBDTClassifier).fit(X, y, init_model=forest)
     with pytest.raises(InvalidDataError, match="X has 3 features, but init_model is expecting 4"):
         small(pvtree.GBDTClassifier).fit(X[:, :3], y, init_model=classifier)
@@ -192,6 +221,15 @@ def test_group_and_qid_are_the_same_queries():
     by_qid = small(pvtree.GBDTRanker).fit(X, y, qid=np.repeat([8, 3, 5], [60, 90, 50])).predict(X)
     np.testing.assert_array_equal(by_group, by_qid)
     assert not np.array_equal(by_group, small(pvtree.GBDTRanker).fit(X, y, group=[200]).predict(X))
+
+
+def test_documents_of_weight_zero_still_take_a_rank():
+    X, y = data(n_classes=4)
+    weight = np.ones(200)
+    weight[::2] = 0
+    kept = small(pvtree.GBDTRanker).fit(X, y, sample_weight=weight, group=[100, 100]).predict(X)
+    removed = small(pvtree.GBDTRanker).fit(X[1::2], y[1::2], group=[50, 50]).predict(X)
+    assert not np.array_equal(kept, removed)
 
 
 def test_a_ranker_without_queries_warns():

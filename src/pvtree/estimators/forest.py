@@ -2,53 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import numpy as np
 
-from pvtree.estimators.base import Classifier, Estimator, Regressor, store
-from pvtree.params import RULES, Params, make_params, one_of
+from pvtree.estimators.base import store
+from pvtree.estimators.fitting import Fitting
+from pvtree.estimators.tasks import Classifier, Regressor
+from pvtree.params import RULES, one_of
 
-_ENTROPY = RULES | {"criterion": one_of("What a split must reduce: information gain.", "entropy")}
-_VARIANCE = RULES | {"criterion": one_of("What a split must reduce: variance gain.", "variance")}
 
-
-class _Forest(Estimator):
-    _objective: ClassVar[str]
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Train on X (rows x columns) and y; rows of weight zero are left out."""
-        values = self._checked_parameters()
-        data = self._read_training(X, y, sample_weight, values)
-        params = self._params(
-            values, data.columns.n_features, 1 if data.classes is None else len(data.classes)
-        )
-        from pvtree.ensemble import train  # imports the kernels: not needed to construct or clone
-
-        self._keep(train(data.matrix, data.y, params, **data.for_train).model, data)
-        return self
-
-    def _params(self, values: dict[str, Any], n_features: int, n_classes: int) -> Params:
-        # A decision tree is a forest of one tree that sees every row once.
-        single = {} if "n_estimators" in values else {"n_estimators": 1, "bootstrap": False}
-        settled = {"ensemble": "forest", "objective": self._objective, "n_classes": n_classes, **single}
-        return make_params(values, n_features, **settled)
+class _Forest(Fitting):
+    _ensemble = "forest"
 
 
 class _ClassForest(_Forest, Classifier):
-    _objective = "classification"
-    _rules = _ENTROPY
+    _rules = RULES | {"criterion": one_of("What a split must bring: information gain.", "entropy")}
+
+    def _task(self, n_classes: int) -> str:
+        return "classification"
 
     def _probabilities(self, raw: np.ndarray) -> np.ndarray:
         return raw  # the mean of the leaves' class frequencies
 
 
 class _ValueForest(_Forest, Regressor):
-    _objective = "regression"
-    _rules = _VARIANCE
+    _rules = RULES | {"criterion": one_of("What a split must bring: variance gain.", "variance")}
+
+    def _task(self, n_classes: int) -> str:
+        return "regression"
 
 
 class _OneTree(_Forest):
+    @property
+    def _settled(self) -> dict[str, Any]:
+        return {"n_estimators": 1, "bootstrap": False}  # one tree that sees every row once
+
     def apply(self, X: Any) -> np.ndarray:
         """Leaf that each row falls into: its ordinal among the tree's leaves, (n_rows,)."""
         return super().apply(X)[:, 0]

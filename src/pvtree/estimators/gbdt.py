@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import warnings
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
 from pvtree import targets
-from pvtree.callbacks import TRAINING_NAMES
-from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
-from pvtree.estimators.base import Classifier, Estimator, Regressor, TrainingData, Values, store
-from pvtree.estimators.evaluation import Evaluation, read_eval_sets, read_metrics
-from pvtree.params import RULES, make_params, objective
-
-if TYPE_CHECKING:
-    from pvtree.ensemble import TrainResult
-    from pvtree.model import Model
+from pvtree.errors import InvalidDataError
+from pvtree.estimators.base import store
+from pvtree.estimators.evaluation import Evaluation
+from pvtree.estimators.fitting import Fitting
+from pvtree.estimators.tasks import Classifier, Regressor, Values
+from pvtree.params import RULES, objective
 
 
-class _GBDT(Estimator):
+class _GBDT(Fitting):
+    _ensemble = "gbdt"
+
     def __init__(
         self,
         *,
@@ -51,70 +49,14 @@ class _GBDT(Estimator):
     ) -> None:
         store(self, locals())
 
-    def _task(self, n_classes: int) -> str:
-        """The named objective that says what raw scores mean, whatever function the user trains with."""
-        raise NotImplementedError
-
-    def _fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        evaluation: Evaluation,
-        callbacks: Any,
-        init_model: Any,
-        queries: tuple[Any, Any] = (None, None),
-    ) -> Self:
-        values = self._checked_parameters()
-        _warn_of_idle_subsample(values)
-        callbacks = _checked_callbacks(callbacks)
-        start = _read_init_model(init_model)
-        data = self._read_training(X, y, sample_weight, values, start)
-        n_classes = 1 if data.classes is None else len(data.classes)
-        task = self._task(n_classes)
-        trained_with = values["objective"] if callable(values["objective"]) else task
-        params = make_params(values, data.columns.n_features, objective=trained_with, n_classes=n_classes)
-        _check_continues(start, trained_with, self._n_outputs(task, n_classes))
-        group = self._read_queries(queries, len(data.y))
-
-        def read_target(y: Any, n_rows: int, name: str) -> np.ndarray:
-            return self._read_target(y, n_rows, data.classes, name)[0]
-
-        eval_sets = read_eval_sets(evaluation, (X, y), data.columns, read_target)
-        metrics = read_metrics(evaluation, task) if eval_sets else []
-        if params.early_stopping_rounds and all(s.name in TRAINING_NAMES for s in eval_sets):
-            raise InvalidDataError(
-                "early_stopping_rounds needs data that is not trained on; pass eval_set=[(X, y)] to fit."
+    def _checked_parameters(self) -> dict[str, Any]:
+        values = super()._checked_parameters()
+        if values["subsample"] < 1 and values["subsample_freq"] == 0:
+            message = (
+                "subsample does nothing while subsample_freq is 0; set subsample_freq=1 to draw each time."
             )
-        from pvtree.ensemble import train  # imports the kernels: not needed to construct or clone
-
-        result = train(
-            data.matrix,
-            data.y,
-            params,
-            group=group,
-            eval_sets=eval_sets,
-            metrics=metrics,
-            callbacks=callbacks,
-            init_model=start,
-            **data.for_train,
-        )
-        self._keep_result(result, data)
-        return self
-
-    def _read_queries(self, queries: tuple[Any, Any], n_rows: int) -> np.ndarray | None:
-        return None
-
-    @staticmethod
-    def _n_outputs(task: str, n_classes: int) -> int:
-        return n_classes if task == "multiclass" else 1
-
-    def _keep_result(self, result: TrainResult, data: TrainingData) -> None:
-        self._keep(result.model, data)
-        self.evals_result_ = result.evals_result
-        self.best_iteration_ = result.best_iteration
-        self.best_score_ = result.best_score
-        self.n_iter_ = result.model.n_iterations
+            warnings.warn(message, UserWarning, stacklevel=4)
+        return values
 
 
 class GBDTRegressor(_GBDT, Regressor):
@@ -129,29 +71,6 @@ class GBDTRegressor(_GBDT, Regressor):
 
     def _task(self, n_classes: int) -> str:
         return "regression"
-
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        eval_set: Any = None,
-        eval_names: Any = None,
-        eval_sample_weight: Any = None,
-        eval_metric: Any = None,
-        callbacks: Any = None,
-        init_model: Any = None,
-    ) -> Self:
-        """Train on X (rows x columns) and y; rows of weight zero are left out.
-
-        ``eval_set`` is a list of pairs (X, y) whose metrics are recorded after every iteration,
-        ``eval_metric`` a name, a function f(y_true, y_pred[, weight]) -> (name, value, is_higher_better) or a
-        list of these. ``callbacks`` are called after every iteration. ``init_model`` (a Model, a fitted
-        estimator or the path of a saved model) is where training goes on from.
-        """
-        evaluation = Evaluation(eval_set, eval_names, eval_sample_weight, eval_metric=eval_metric)
-        return self._fit(X, y, sample_weight, evaluation, callbacks, init_model)
 
 
 class GBDTClassifier(_GBDT, Classifier):
@@ -171,24 +90,6 @@ class GBDTClassifier(_GBDT, Classifier):
         if isinstance(self.objective, str):
             return self.objective
         return "binary" if n_classes == 2 else "multiclass"
-
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        eval_set: Any = None,
-        eval_names: Any = None,
-        eval_sample_weight: Any = None,
-        eval_metric: Any = None,
-        callbacks: Any = None,
-        init_model: Any = None,
-    ) -> Self:
-        evaluation = Evaluation(eval_set, eval_names, eval_sample_weight, eval_metric=eval_metric)
-        return self._fit(X, y, sample_weight, evaluation, callbacks, init_model)
-
-    fit.__doc__ = GBDTRegressor.fit.__doc__
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Raw scores: log-odds of the second class (n_rows,), or one score per class (n_rows, n_classes)."""
@@ -293,51 +194,3 @@ class GBDTRanker(_GBDT, Values):
             eval_set, eval_names, eval_sample_weight, eval_group, eval_qid, eval_metric, eval_at
         )
         return self._fit(X, y, sample_weight, evaluation, callbacks, init_model, (group, qid))
-
-
-def _warn_of_idle_subsample(values: dict[str, Any]) -> None:
-    if values["subsample"] < 1 and values["subsample_freq"] == 0:
-        message = (
-            "subsample has no effect while subsample_freq is 0; set subsample_freq=1 to draw for every tree."
-        )
-        warnings.warn(message, UserWarning, stacklevel=4)
-
-
-def _checked_callbacks(callbacks: Any) -> list[Any]:
-    if callbacks is None:
-        return []
-    if not isinstance(callbacks, list | tuple | set) or not all(callable(c) for c in callbacks):
-        raise InvalidTypeError(f"callbacks must be a list of functions, got {callbacks!r}.")
-    return list(callbacks)
-
-
-def _read_init_model(init_model: Any) -> Model | None:
-    if init_model is None:
-        return None
-    from pvtree.model import Model
-
-    if isinstance(init_model, str | os.PathLike):
-        return Model.load(init_model)
-    model = getattr(init_model, "model_", init_model)
-    if not isinstance(model, Model):
-        raise InvalidTypeError(
-            "init_model must be a Model, a fitted pvtree estimator or the path of a saved model, "
-            f"got {type(init_model).__name__}."
-        )
-    return model
-
-
-def _check_continues(start: Model | None, trained_with: Any, n_outputs: int) -> None:
-    """Trees can only be added to a model of the same objective: their values are on its scale."""
-    if start is None:
-        return
-    if start.ensemble != "gbdt":
-        raise InvalidParameterError(
-            "init_model is a forest, to which boosting cannot add; pass a GBDT model."
-        )
-    name = "custom" if callable(trained_with) else trained_with
-    if start.objective != name or start.n_outputs != n_outputs:
-        raise InvalidParameterError(
-            f"init_model has the objective {start.objective!r} with {start.n_outputs} output(s), this fit "
-            f"{name!r} with {n_outputs}; train both with the same objective."
-        )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from pvtree.dtypes import BLOCK, MISSING_BIN
+from pvtree.dtypes import BLOCK, MISSING_BIN, N_BINS
 from pvtree.kernels.jit import njit
 
 _TILE = 512  # rows looked up together, so that the search's steps run over vectors
+_CELLS = 1024  # of the grid that each search starts from
 
 
 @njit
@@ -33,59 +34,122 @@ def midpoint(low, high):
 
 
 @njit
+def end_of_run(values, start, stop):
+    """One past the last of the values equal to values[start], which is the first of them: doubling, then halving."""
+    step = 1
+    while start + step < stop and values[start + step] == values[start]:
+        step *= 2
+    low, high = start + step // 2, min(start + step, stop)
+    while low + 1 < high:
+        middle = (low + high) // 2
+        if values[middle] == values[start]:
+            low = middle
+        else:
+            high = middle
+    return low + 1
+
+
+@njit
+def start_of_run(values, start, stop):
+    """The first of the values from ``start`` on that equal values[stop]."""
+    low, high = start - 1, stop
+    while low + 1 < high:
+        middle = (low + high) // 2
+        if values[middle] == values[stop]:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+@njit
+def has_few_values(values, most):
+    at, n_distinct = 0, 0
+    while at < len(values) and n_distinct <= most:
+        at = end_of_run(values, at, len(values))
+        n_distinct += 1
+    return n_distinct <= most
+
+
+@njit
 def choose_thresholds(values, max_bins, thresholds):
     """Thresholds of about equal mass from sorted values; returns how many (bins less one).
 
-    A value that fills a bin on its own gets one of its own; the others share what remains.
+    Each bin gets its share of what is left, cut at the end of a run of equal values or before it, whichever
+    comes closer; a value heavier than a share thus gets a bin of its own.
     """
     n = len(values)
-    n_distinct = 1 if n > 0 else 0
-    for i in range(1, n):
-        if values[i] != values[i - 1]:
-            n_distinct += 1
-            if n_distinct > max_bins:
-                break
-    few = n_distinct <= max_bins
-    n_thresholds = 0
-    in_bin = 0
-    left, bins_left = n, max_bins
-    i = 0
-    while i < n and n_thresholds < max_bins - 1:
-        value = values[i]
-        run = i
-        while run < n and values[run] == value:
-            run += 1
-        in_bin += run - i
-        if run == n:
+    few = has_few_values(values, max_bins)
+    n_thresholds, start = 0, 0
+    while start < n and n_thresholds < max_bins - 1:
+        share = (n - start) / (max_bins - n_thresholds)
+        middle = start if few else min(n - 1, start + max(0, int(share) - 1))
+        before = start_of_run(values, start, middle)
+        cut = end_of_run(values, before, n)
+        too_little, too_much = start + share - before, cut - start - share
+        if before > start and too_little < too_much:
+            cut = before
+        if cut >= n:
             break
-        next_run = run
-        target = left / bins_left
-        while next_run < n and values[next_run] == values[run] and next_run - run <= target:
-            next_run += 1
-        next_is_heavy = next_run - run > target
-        if few or in_bin >= target or next_is_heavy or in_bin + (next_run - run) / 2.0 > target:
-            thresholds[n_thresholds] = midpoint(value, values[run])
-            n_thresholds += 1
-            left -= in_bin
-            bins_left -= 1
-            in_bin = 0
-        i = run
+        thresholds[n_thresholds] = midpoint(values[cut - 1], values[cut])
+        n_thresholds += 1
+        start = cut
     return n_thresholds
 
 
 @njit
-def search_tile(values, n, thresholds, place):
+def cell_of(value, low, scale):
+    """The cell of an even grid that a value falls into: never falls as the value rises; NaN is in the first."""
+    place = (value - low) * scale
+    place = place if place > 0.0 else 0.0
+    return np.int64(place if place < _CELLS - 1.0 else _CELLS - 1.0)
+
+
+@njit
+def make_grid(thresholds, n_thresholds, first_in_cell):
+    """A grid over the thresholds: first_in_cell[c] = how many lie in cells before c. Returns (low, scale, steps).
+
+    ``steps`` of halving find any threshold within its cell: one or two where thresholds are spread evenly.
+    """
+    first, last = 0, n_thresholds - 1
+    while first <= last and thresholds[first] == -np.inf:
+        first += 1
+    while last >= first and thresholds[last] == np.inf:
+        last -= 1
+    low, scale = 0.0, 0.0
+    if last > first:
+        low = thresholds[first]
+        scale = (_CELLS - 2.0) / (thresholds[last] - low)
+        if not (scale > 0.0 and scale < np.inf):
+            low, scale = 0.0, 0.0
+    first_in_cell[:] = 0
+    for t in range(n_thresholds):
+        first_in_cell[cell_of(thresholds[t], low, scale) + 1] += 1
+    most = 0
+    for c in range(1, _CELLS + 1):
+        most = max(most, first_in_cell[c])
+        first_in_cell[c] += first_in_cell[c - 1]
+    steps = 0
+    while (1 << steps) <= most:
+        steps += 1
+    return low, scale, steps
+
+
+@njit
+def search_tile(values, n, thresholds, first_in_cell, low, scale, steps, place):
     """place = 1 + how many thresholds are below the value; NaN is MISSING_BIN. Thresholds are padded with +inf.
 
-    Eight steps for every value, and no branch that depends on the data: a mispredicted one costs more than all.
+    No branch depends on the data: a mispredicted one costs more than the whole search.
     """
     for i in range(n):
-        value = values[i]
-        at = 0
-        for k in range(8):
-            step = 128 >> k
-            at += step * (thresholds[at + step - 1] < value)
-        place[i] = (at + 1) * (value == value)
+        place[i] = first_in_cell[cell_of(values[i], low, scale)]
+    for k in range(steps - 1, -1, -1):
+        step = 1 << k
+        for i in range(n):
+            at = place[i] + step
+            place[i] = at if thresholds[at - 1] < values[i] else place[i]
+    for i in range(n):
+        place[i] = place[i] + 1 if values[i] == values[i] else MISSING_BIN
 
 
 @njit
@@ -93,7 +157,14 @@ def bin_columns(X, first, is_categorical, n_bins, thresholds, block_bins):
     """One block: all rows of its columns, a tile of rows at a time so that rows are read once."""
     n_columns = len(n_bins)
     values = np.empty((n_columns, _TILE))
-    place = np.empty(_TILE, np.int32)
+    place = np.empty(_TILE, np.int64)
+    padded = np.full((n_columns, 2 * N_BINS), np.inf)
+    first_in_cell = np.empty((n_columns, _CELLS + 1), np.int64)
+    low, scale, steps = np.empty(n_columns), np.empty(n_columns), np.empty(n_columns, np.int64)
+    for c in range(n_columns):
+        for t in range(n_bins[c] - 1):
+            padded[c, t] = thresholds[c, t]
+        low[c], scale[c], steps[c] = make_grid(padded[c], n_bins[c] - 1, first_in_cell[c])
     for tile in range(0, X.shape[0], _TILE):
         n = min(_TILE, X.shape[0] - tile)
         for i in range(n):
@@ -104,8 +175,9 @@ def bin_columns(X, first, is_categorical, n_bins, thresholds, block_bins):
             if is_categorical[c]:
                 for i in range(n):
                     known = column[i] >= 1.0 and column[i] <= n_bins[c]
-                    place[i] = np.int32(column[i]) if known else MISSING_BIN
+                    place[i] = np.int64(column[i]) if known else MISSING_BIN
             else:
-                search_tile(column, n, thresholds[c], place)
+                search_tile(column, n, padded[c], first_in_cell[c], low[c], scale[c], steps[c], place)
+            lane = block_bins[tile * BLOCK + c :]
             for i in range(n):
-                block_bins[(tile + i) * BLOCK + c] = np.uint8(place[i])
+                lane[i * BLOCK] = np.uint8(place[i])

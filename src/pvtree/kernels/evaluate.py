@@ -31,24 +31,32 @@ def keep_if_better(gain, feature, row, group, tree, best, scratch):
 
 
 @njit
+def copy_bins(target, to, source, at, n_bins):
+    target, source = target[to:][: n_bins + 1], source[at:][: n_bins + 1]
+    for b in range(n_bins + 1):
+        target[b] = source[b]
+
+
+@njit
+def subtract_bins(target, to, source, at, n_bins):
+    target, source = target[to:][: n_bins + 1], source[at:][: n_bins + 1]
+    for b in range(n_bins + 1):
+        target[b] -= source[b]
+
+
+@njit
 def store_histogram(lane, feature, is_wide, slot, n_bins, tree, scratch):
     """Keep the node's histogram for its own children's subtraction."""
     if is_wide:
         pool = int64_at(tree.wide_pool, (tree.n_wide_slots, tree.n_features * tree.n_fields * tree.stride))[slot]
         wide = int64_at(scratch.wide, BLOCK * tree.n_fields * N_BINS)
         for j in range(tree.n_fields):
-            to = (feature * tree.n_fields + j) * tree.stride
-            at = (lane * tree.n_fields + j) * N_BINS
-            for b in range(n_bins + 1):
-                pool[to + b] = wide[at + b]
+            copy_bins(pool, (feature * tree.n_fields + j) * tree.stride, wide, (lane * tree.n_fields + j) * N_BINS, n_bins)
     else:
         pool = int64_at(tree.narrow_pool, (tree.n_narrow_slots, tree.n_features * tree.n_planes * tree.stride))[slot]
         packed = int64_at(scratch.packed, tree.n_planes * BLOCK * N_BINS)
         for plane in range(tree.n_planes):
-            to = (feature * tree.n_planes + plane) * tree.stride
-            at = (plane * BLOCK + lane) * N_BINS
-            for b in range(n_bins + 1):
-                pool[to + b] = packed[at + b]
+            copy_bins(pool, (feature * tree.n_planes + plane) * tree.stride, packed, (plane * BLOCK + lane) * N_BINS, n_bins)
 
 
 @njit
@@ -58,10 +66,7 @@ def subtract_narrow(lane, feature, slot, n_bins, tree, scratch):
     packed = int64_at(scratch.packed, tree.n_planes * BLOCK * N_BINS)
     base = feature * tree.n_planes * tree.stride
     for plane in range(tree.n_planes):
-        to = base + plane * tree.stride
-        at = (plane * BLOCK + lane) * N_BINS
-        for b in range(n_bins + 1):
-            pool[to + b] -= packed[at + b]
+        subtract_bins(pool, base + plane * tree.stride, packed, (plane * BLOCK + lane) * N_BINS, n_bins)
     return pool, base
 
 
@@ -73,9 +78,7 @@ def subtract_wide(lane, feature, is_wide, slot, n_bins, tree, scratch):
     if is_wide:
         wide = int64_at(scratch.wide, BLOCK * tree.n_fields * N_BINS)
         for j in range(tree.n_fields):
-            at = (lane * tree.n_fields + j) * N_BINS
-            for b in range(n_bins + 1):
-                pool[base + j * tree.stride + b] -= wide[at + b]
+            subtract_bins(pool, base + j * tree.stride, wide, (lane * tree.n_fields + j) * N_BINS, n_bins)
     else:
         packed = int64_at(scratch.packed, tree.n_planes * BLOCK * N_BINS)
         unpack_add(packed, lane * N_BINS, BLOCK * N_BINS, n_bins + 1, tree, pool, base, tree.stride, NONE)

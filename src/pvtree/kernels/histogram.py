@@ -64,40 +64,46 @@ def accumulate_feature(block_bins, lane, rows, words, planes, start, stop, packe
             packed[block_bins[np.intp(rows[i]) * BLOCK + lane]] += words[i]
 
 
+# Loops over bins run on slices that begin at 0: with an offset inside the index the compiler cannot rule out a
+# negative one and gives up vector instructions.
+
+
 @njit
 def unpack_add(packed, base, step, n_bins, tree, wide, wide_base, wide_step, sign):
     """Decode ``n_bins`` packed bins and add them, times ``sign``, to one int64 sum per field."""
     count_mask = (1 << COUNT_BITS) - 1
     for p in range(tree.n_planes):
-        at = base + p * step
-        to = wide_base + p * wide_step
+        words = packed[base + p * step :][:n_bins]
+        sums = wide[wide_base + p * wide_step :][:n_bins]
         for b in range(n_bins):
-            wide[to + b] += sign * (packed[at + b] & count_mask)
+            sums[b] += sign * (words[b] & count_mask)
     plane = int64_at(tree.plane, tree.n_values)
     shift = int64_at(tree.shift, tree.n_values)
     mask = int64_at(tree.mask, tree.n_values)
     for j in range(tree.n_values):
-        at = base + plane[j] * step
-        to = wide_base + (tree.n_planes + j) * wide_step
+        words = packed[base + plane[j] * step :][:n_bins]
+        sums = wide[wide_base + (tree.n_planes + j) * wide_step :][:n_bins]
         by, keep = shift[j], mask[j]
         for b in range(n_bins):
-            wide[to + b] += sign * ((packed[at + b] >> by) & keep)
+            sums[b] += sign * ((words[b] >> by) & keep)
 
 
 @njit
 def pack_fields(wide, wide_base, wide_step, n_bins, tree, packed, base, step):
     """The inverse of decoding, for a node that has become small enough for packed words."""
     for p in range(tree.n_planes):
+        words = packed[base + p * step :][:n_bins]
+        sums = wide[wide_base + p * wide_step :][:n_bins]
         for b in range(n_bins):
-            packed[base + p * step + b] = wide[wide_base + p * wide_step + b]
+            words[b] = sums[b]
     plane = int64_at(tree.plane, tree.n_values)
     shift = int64_at(tree.shift, tree.n_values)
     for j in range(tree.n_values):
-        at = base + plane[j] * step
-        source = wide_base + (tree.n_planes + j) * wide_step
+        words = packed[base + plane[j] * step :][:n_bins]
+        sums = wide[wide_base + (tree.n_planes + j) * wide_step :][:n_bins]
         by = shift[j]
         for b in range(n_bins):
-            packed[at + b] += wide[source + b] << by
+            words[b] += sums[b] << by
 
 
 @njit

@@ -60,19 +60,22 @@ def collect_packed(packed, base, n_bins, start_word, n_rows, tree, scratch):
     least, most = tree.min_count, n_rows - tree.min_count
     n = 0
     total = start_word
-    for b in range(1, n_bins + 1):
-        word = packed[base + b]
+    bins = packed[base + 1 :][:n_bins]
+    for b in range(n_bins):
+        word = bins[b]
         total += word
         words[n] = total
-        boundary[n] = b
+        boundary[n] = b + 1
         count = total & _COUNT_MASK
         n += (word != 0) & (count >= least) & (count <= most)
+    counts = left[0]
     for i in range(n):
-        left[0, i] = words[i] & _COUNT_MASK
+        counts[i] = words[i] & _COUNT_MASK
     for j in range(tree.n_values):
+        values = left[1 + j]
         by, keep = shift[j], mask[j]
         for i in range(n):
-            left[1 + j, i] = (words[i] >> by) & keep
+            values[i] = (words[i] >> by) & keep
     return n
 
 
@@ -80,28 +83,51 @@ def collect_packed(packed, base, n_bins, start_word, n_rows, tree, scratch):
 def collect_fields(fields, base, step, order, n_order, with_missing, n_rows, tree, scratch):
     """As ``collect_packed`` for one sum per field, walking the bins in ``order``; boundaries are places in it."""
     boundary = int64_at(scratch.boundary, N_BINS)
+    counts = int64_at(scratch.words, N_BINS)
+    place = int64_at(scratch.place, N_BINS)
     left = int64_at(scratch.left, (tree.n_fields, N_BINS))
-    running = int64_at(scratch.running, tree.n_fields)
-    for j in range(tree.n_fields):
-        running[j] = fields[base + j * step] if with_missing else 0
+    for i in range(n_order):
+        counts[i] = fields[base + order[i]]
+    for j in range(1, tree.n_planes):
+        for i in range(n_order):
+            counts[i] += fields[base + j * step + order[i]]
+    total = 0
+    for j in range(tree.n_planes):
+        total += fields[base + j * step] if with_missing else 0
     n = 0
     for i in range(n_order):
-        b = order[i]
-        here = 0
-        for j in range(tree.n_planes):
-            here += fields[base + j * step + b]
-        if here == 0:
-            continue
-        for j in range(tree.n_fields):
-            running[j] += fields[base + j * step + b]
-        count = count_rows(running, tree.n_planes)
-        if count < tree.min_count or count > n_rows - tree.min_count:
-            continue
+        total += counts[i]
         boundary[n] = i
-        for j in range(tree.n_fields):
-            left[j, n] = running[j]
-        n += 1
+        place[i] = n  # sums of a boundary that does not count are overwritten by the next
+        n += (counts[i] != 0) & (total >= tree.min_count) & (total <= n_rows - tree.min_count)
+    for j in range(tree.n_fields):
+        values = left[j]
+        sums = fields[base + j * step :]
+        running = sums[0] if with_missing else 0
+        for i in range(n_order):
+            running += sums[order[i]]
+            values[place[i]] = running
     return n
+
+
+@njit
+def first_maximum(scores, n):
+    """Index of the first of the largest scores, -1 if all are -inf; four maxima at a time hide the latency."""
+    a = b = c = d = -math.inf
+    n_fours = n // 4 * 4
+    for i in range(0, n_fours, 4):
+        a = scores[i] if scores[i] > a else a
+        b = scores[i + 1] if scores[i + 1] > b else b
+        c = scores[i + 2] if scores[i + 2] > c else c
+        d = scores[i + 3] if scores[i + 3] > d else d
+    for i in range(n_fours, n):
+        a = scores[i] if scores[i] > a else a
+    most = max(max(a, b), max(c, d))
+    if most > -math.inf:
+        for i in range(n):
+            if scores[i] == most:
+                return i
+    return -1
 
 
 @njit
@@ -121,11 +147,8 @@ def best_gradient_boundary(n, sums, extra_lambda, tree, scratch):
         gr = max(abs((g_total - grads[i]) * g_scale) - alpha, 0.0)
         score = gl * gl / (hl + penalty) + gr * gr / (hr + penalty)
         scores[i] = score if (hl >= least) & (hr >= least) else -math.inf
-    best, best_score = -1, -math.inf
-    for i in range(n):
-        if scores[i] > best_score:
-            best, best_score = i, scores[i]
-    return best, best_score
+    best = first_maximum(scores, n)
+    return best, scores[best] if best >= 0 else -math.inf
 
 
 @njit

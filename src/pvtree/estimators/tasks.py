@@ -1,0 +1,66 @@
+"""What is predicted: values or classes, for boosting and forests alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin, RegressorMixin
+
+from pvtree import targets
+from pvtree.estimators.fitting import Fitting
+
+
+class Values(Fitting):
+    """Predicts one number a row."""
+
+    def predict(self, X: Any, raw_score: bool = False, num_iteration: int | None = None) -> np.ndarray:
+        """Predicted values, with the first ``num_iteration`` iterations only if given."""
+        return self._raw(X, num_iteration)[:, 0]
+
+    def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
+        """Predicted values after the first iteration, after the second, and so on."""
+        return (raw[:, 0] for raw in self._staged_raw(X))
+
+
+class Regressor(RegressorMixin, Values):
+    """Regression targets; adds score, the coefficient of determination."""
+
+
+class Classifier(ClassifierMixin, Fitting):
+    """Predicts classes and their probabilities; adds score, the accuracy."""
+
+    def _probabilities(self, raw: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
+
+    def _read_target(
+        self, y: Any, n_rows: int, known: np.ndarray | None, name: str = "y"
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        return targets.read_labels(y, n_rows, known, name)
+
+    def predict(self, X: Any, raw_score: bool = False, num_iteration: int | None = None) -> np.ndarray:
+        """Most probable classes; with ``raw_score`` the scores behind them, (n,) or (n, n_outputs)."""
+        raw = self._raw(X, num_iteration)
+        if raw_score:
+            return raw[:, 0] if raw.shape[1] == 1 else raw
+        return self._classes_of(raw)
+
+    def predict_proba(self, X: Any, num_iteration: int | None = None) -> np.ndarray:
+        """Probabilities of the classes in the order of ``classes_``, (n_rows, n_classes)."""
+        return self._probabilities(self._raw(X, num_iteration))
+
+    def predict_log_proba(self, X: Any, num_iteration: int | None = None) -> np.ndarray:
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X, num_iteration))
+
+    def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
+        """Classes after the first iteration, after the second, and so on."""
+        return (self._classes_of(raw) for raw in self._staged_raw(X))
+
+    def staged_predict_proba(self, X: Any) -> Iterator[np.ndarray]:
+        """Probabilities after the first iteration, after the second, and so on."""
+        return (self._probabilities(raw) for raw in self._staged_raw(X))
+
+    def _classes_of(self, raw: np.ndarray) -> np.ndarray:
+        return self.classes_[self._probabilities(raw).argmax(axis=1)]
