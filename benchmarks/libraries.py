@@ -122,9 +122,7 @@ class XGBoost(Library):
         if self.kind == "ranking":
             parameters |= {"lambdarank_pair_method": "topk", "lambdarank_num_pair_per_sample": RANKS}
         began = time.perf_counter()
-        data = xgboost.QuantileDMatrix(
-            part.X, part.y, group=part.group, max_bin=MAX_BIN, nthread=self.n_threads
-        )
+        data = xgboost.QuantileDMatrix(part.X, part.y, group=part.group, max_bin=MAX_BIN, nthread=self.n_threads)
         binned = time.perf_counter()
         self.model = xgboost.Booster(parameters, [data])
         prepared = time.perf_counter()

@@ -63,15 +63,14 @@ class Part:
         folder.mkdir(parents=True, exist_ok=True)
         np.save(folder / "X.npy", self.X)
         np.save(folder / "y.npy", self.y)
+        (folder / "group.npy").unlink(missing_ok=True)  # of the task before
         if self.group is not None:
             np.save(folder / "group.npy", self.group)
 
     @staticmethod
     def load(folder: Path) -> Part:
         group = folder / "group.npy"
-        return Part(
-            np.load(folder / "X.npy"), np.load(folder / "y.npy"), np.load(group) if group.exists() else None
-        )
+        return Part(np.load(folder / "X.npy"), np.load(folder / "y.npy"), np.load(group) if group.exists() else None)
 
 
 def write(task: Task, folder: Path, seed: int) -> None:

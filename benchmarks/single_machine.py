@@ -67,9 +67,7 @@ def main() -> None:
 
 
 def read_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=names_of(TASKS), default=list(TASKS), help="tasks, of a,b,c,d (all)")
     parser.add_argument(
         "--libraries", type=names_of(LIBRARIES), default=list(LIBRARIES), help=",".join(LIBRARIES) + " (all)"
@@ -77,15 +75,9 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, help="repetitions (3 of the large tasks, 7 of the small)")
     parser.add_argument("--trees", type=int, help="trees a fit (50 of a and b, 100 of c and d)")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument(
-        "--quick", action="store_true", help="a twentieth of the rows and 10 trees, to try it out"
-    )
-    parser.add_argument(
-        "--scaling", action="store_true", help="time per tree for 4 numbers of rows and attributes"
-    )
-    parser.add_argument(
-        "--store", type=Path, help="JSON file that keeps the measurements of several runs together"
-    )
+    parser.add_argument("--quick", action="store_true", help="a twentieth of the rows and 10 trees, to try it out")
+    parser.add_argument("--scaling", action="store_true", help="time per tree for 4 numbers of rows and attributes")
+    parser.add_argument("--store", type=Path, help="JSON file that keeps the measurements of several runs together")
     parser.add_argument("--output", type=Path, help="markdown file to write the tables into")
     parser.add_argument("--summary", type=Path, help="markdown file to write the short table into")
     return parser.parse_args()
@@ -161,6 +153,8 @@ class Bench:
                 task = replace(SCALING, n_rows=n_rows // (20 if quick else 1), n_features=n_features)
                 make(task, self.data, seed=0)
                 runs = [run for run in (self.measure("pvtree", task) for _ in range(repeats)) if run]
+                if not runs:
+                    continue
                 seconds = median(run["tree_seconds"] for run in runs)
                 point = {"n_rows": task.n_rows, "n_features": n_features, "tree_seconds": seconds}
                 print(f"scaling: {shown(point)}", flush=True)
@@ -173,9 +167,7 @@ def make(task: Task, folder: Path, seed: int) -> None:
     code = "import sys, json, made_data as m, pathlib as p; a = json.loads(sys.argv[1])\n"
     code += "m.write(m.Task(**a['task']), p.Path(a['folder']), a['seed'])"
     arguments = {"task": vars(task), "folder": str(folder), "seed": seed}
-    subprocess.run(
-        [sys.executable, "-c", code, json.dumps(arguments)], check=True, cwd=Path(made_data.__file__).parent
-    )
+    subprocess.run([sys.executable, "-c", code, json.dumps(arguments)], check=True, cwd=Path(made_data.__file__).parent)
 
 
 def shown(figures: dict[str, float]) -> str:
@@ -192,9 +184,7 @@ def environment(n_threads: int) -> str:
     model = platform.processor() or platform.machine()
     if Path("/proc/cpuinfo").exists():
         lines = Path("/proc/cpuinfo").read_text().splitlines()
-        model = next(
-            (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), model
-        )
+        model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), model)
     packages = ["pvtree", "lightgbm", "xgboost", "scikit-learn", "numba", "numpy"]
     versions = ", ".join(f"{package} {installed(package)}" for package in packages)
     return (

@@ -39,8 +39,7 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
     lines = [header, ["-" * width for width in widths], *rows]
     return "\n".join(
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |"
-        for line in lines
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
     )
 
 
@@ -97,10 +96,7 @@ def summary_table(tasks: Mapping[str, tuple[str, str, Runs]]) -> str:
     rows = []
     for title, metric, runs in tasks.values():
         if runs.get("pvtree") and has_peers(runs):
-            scores = [
-                f"{mean_score(runs, name):.4f}" if runs.get(name) else "n/a"
-                for name in ("pvtree", "lightgbm")
-            ]
+            scores = [f"{mean_score(runs, name):.4f}" if runs.get(name) else "n/a" for name in ("pvtree", "lightgbm")]
             cells = [beside_best_peer(runs, column) for column in COLUMNS[:4]]
             rows.append([title, *cells, f"{metric} {scores[0]} ({scores[1]})"])
     return markdown(header, rows)

@@ -1,4 +1,4 @@
-"""Documents of queries: LambdaMART, measured by NDCG. Rows of a query stand together; group holds their numbers."""
+"""Documents of queries: LambdaMART, measured by NDCG. The rows of a query stand together."""
 
 import numpy as np
 

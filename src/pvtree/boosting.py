@@ -11,7 +11,7 @@ from pvtree.growing import GradientTreeMaker
 from pvtree.losses import make_loss
 from pvtree.model import Tree
 from pvtree.params import Params
-from pvtree.sampling import subsample_rows
+from pvtree.sampling import counted_rows, subsample_rows
 from pvtree.team import Team
 
 
@@ -28,9 +28,7 @@ class Booster:
         self.scores = np.ascontiguousarray(start_scores, np.float64)  # (n_outputs, n_rows)
         self.constant_hessian = self.loss.constant_hessian and shard.weight is None
         hessian = "constant" if self.constant_hessian else "real"
-        self.maker = GradientTreeMaker(shard.data, shard.thresholds, hessian, shard.first_row, params, team)
-        # Rows of weight 0 take part in nothing, but have scores.
-        self.counted = None if shard.weight is None or shard.weight.all() else shard.weight > 0
+        self.maker = GradientTreeMaker(shard, hessian, params, team)
 
     def iterations(self, first: int) -> Iterator[list[Tree]]:
         """One list of n_outputs trees after another, without end; ``first`` numbers the first iteration."""
@@ -61,8 +59,9 @@ class Booster:
         """Rows that grow this iteration's trees (None for all), and the others, which only get their outputs."""
         n_rows = self.shard.n_rows
         rows = subsample_rows(self.params, iteration, n_rows, self.shard.first_row, self.team)
-        if self.counted is not None:
-            rows = np.flatnonzero(self.counted).astype(np.uint32) if rows is None else rows[self.counted[rows]]
+        rows = counted_rows(rows, self.shard.counted)
+        if rows is not None and len(rows) == 0:  # a sample of very few rows can be empty
+            rows = counted_rows(None, self.shard.counted)
         if rows is None:
             return None, np.empty(0, np.uint32)
         is_other = np.ones(n_rows, np.bool_)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -26,6 +27,11 @@ class Shard:
     @property
     def n_rows(self) -> int:
         return len(self.y)
+
+    @cached_property
+    def counted(self) -> np.ndarray | None:
+        """Which rows have a weight above 0; None if all have."""
+        return None if self.weight is None or self.weight.all() else self.weight > 0
 
 
 def make_shard(

@@ -1,4 +1,4 @@
-"""What `make demo` shows: boosting, forests and trees on real data, beside scikit-learn's on the same folds."""
+"""What `make demo` shows: boosting, forests and trees on real data, beside scikit-learn's, fold by fold."""
 
 from __future__ import annotations
 
@@ -79,15 +79,15 @@ MODELS = (
 ROW = "{:<14} {:<7} {:<9} {:>8} {:>13} {:>10} {:>15}"
 
 NEXT = """
-Means of {n_folds} folds; {n_trees} trees in each GBDT and forest, every other parameter at its default. The seconds
-are those of all fits and predictions on one thread. The data sets have 178 to 1,797 rows: differences
-of a percent or two are chance, and of speed they say little.
+Means of {n_folds} folds; {n_trees} trees in each GBDT and forest, all else at its default. Seconds are of all
+fits and predictions, on one thread. The data sets have 178 to 1,797 rows: differences of a few
+percent are chance, and speed is decided by larger data.
 
 Try next:
-  python examples/classification.py      a model trained, saved and read again
-  python examples/regression.py          early stopping on data that is not trained on
-  python examples/ranking.py             LambdaMART over query groups
-  make bench                             a million rows against LightGBM, XGBoost and scikit-learn
+  .venv/bin/python examples/classification.py    a model trained, saved and read again
+  .venv/bin/python examples/regression.py        early stopping on data that is not trained on
+  .venv/bin/python examples/ranking.py           LambdaMART over query groups
+  make bench                                     a million rows against LightGBM, XGBoost, scikit-learn
 """
 
 

@@ -15,7 +15,7 @@ from pvtree.fixed_point import exact_mean
 from pvtree.growing import ClassTreeMaker, GradientTreeMaker, weight_kind
 from pvtree.model import Tree
 from pvtree.params import Params
-from pvtree.sampling import bootstrap_copies
+from pvtree.sampling import bootstrap_copies, counted_rows
 from pvtree.team import Team
 
 
@@ -26,12 +26,12 @@ class Planter:
         self.shard, self.params, self.team = shard, params, team
         kind = weight_kind(shard.weight, params.bootstrap)
         self.weight = np.empty(0) if shard.weight is None else shard.weight
-        self.counted = None if shard.weight is None or shard.weight.all() else shard.weight > 0
+        self.counted = shard.counted
         self.maker: ClassTreeMaker | GradientTreeMaker
         if params.criterion == "entropy":
-            self.maker = ClassTreeMaker(shard.data, shard.thresholds, kind, shard.first_row, params, team)
+            self.maker = ClassTreeMaker(shard, kind, params, team)
         else:
-            self.maker = GradientTreeMaker(shard.data, shard.thresholds, kind, shard.first_row, params, team)
+            self.maker = GradientTreeMaker(shard, kind, params, team)
             # Centred labels leave the fixed point's bits to the differences between rows. A leaf's value is
             # -G / H, hence the sign.
             self.mean = exact_mean(shard.y, shard.weight)
@@ -44,8 +44,9 @@ class Planter:
         if self.params.bootstrap:
             copies = bootstrap_copies(self.params, number, self.shard.n_rows, self.shard.first_row, self.team)
             rows = np.flatnonzero(copies).astype(np.uint32)
-        if self.counted is not None:
-            rows = np.flatnonzero(self.counted).astype(np.uint32) if rows is None else rows[self.counted[rows]]
+        rows = counted_rows(rows, self.counted)
+        if rows is not None and len(rows) == 0:  # a bootstrap of very few rows can draw none of them
+            rows, copies = counted_rows(None, self.counted), np.ones(self.shard.n_rows, np.uint8)
         if isinstance(self.maker, ClassTreeMaker):
             return self.maker.make(self.shard.y, self.weight, number, rows, copies)[1]
         tree = self.maker.make(self.grad, self.weight, number, rows, copies)[1]

@@ -37,6 +37,7 @@ class Rules:
     min_hess: float
     min_gain: float
     gain_scale: float
+    noise: float
     cat_smooth: float
     cat_l2: float
     max_leaves: int

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from pvtree.binning import Thresholds
-from pvtree.dtypes import ENTROPY, GRADIENT, BinnedRows, Layout
+from pvtree.dataset import Shard
+from pvtree.dtypes import ENTROPY, GRADIENT, Layout
 from pvtree.grower import Grower, GrownTree, Rules
 from pvtree.kernels.quantize import largest_magnitude, pack_classes, pack_gradients
 from pvtree.kernels.route import add_leaf_values, add_routed_values
-from pvtree.layouts import class_layout, gradient_layout
+from pvtree.layouts import MAX_COPIES, class_layout, gradient_layout
 from pvtree.model import Tree
 from pvtree.params import Params
 from pvtree.sampling import n_node_features, tree_features, tree_key
@@ -28,13 +28,13 @@ _LEAST_HESSIAN = sys.float_info.min
 class TreeMaker:
     """Makes one tree after another on the same rows. Subclasses say what is counted and what a leaf returns."""
 
-    def __init__(self, data: BinnedRows, thresholds: Thresholds, layout: Layout, first_row: int, params: Params, team: Team) -> None:
-        self.data, self.thresholds, self.layout = data, thresholds, layout
-        self.first_row, self.params, self.team = first_row, params, team
-        self.n_sampled = n_node_features(params, data.n_features)
-        self.grower = Grower(data, layout, data.n_rows, params.num_leaves, self.n_sampled, team)
+    def __init__(self, shard: Shard, layout: Layout, params: Params, team: Team) -> None:
+        self.data, self.thresholds, self.first_row = shard.data, shard.thresholds, shard.first_row
+        self.layout, self.params, self.team = layout, params, team
+        self.n_sampled = n_node_features(params, self.data.n_features)
+        self.grower = Grower(self.data, layout, self.data.n_rows, params.num_leaves, self.n_sampled, team)
 
-    def _grow(self, n_rows: int, number: int, **scales: float) -> GrownTree:
+    def _grow(self, n_rows: int, number: int, **scales: Any) -> GrownTree:
         """Grow on the rows packed before; ``number`` names the tree's random choices."""
         p = self.params
         rules = Rules(
@@ -44,6 +44,13 @@ class TreeMaker:
             key=tree_key(p, number), n_sampled=self.n_sampled, **scales,
         )  # fmt: skip
         return self.grower.grow(n_rows, rules, tree_features(p, number, self.data.n_features))
+
+    def _scale(self, values: np.ndarray, copies: np.ndarray, limit: int) -> float:
+        """The real number that one integer step stands for, so that the largest value just fits its field."""
+        largest = float(largest_magnitude(values))
+        if len(copies) > 0:
+            largest *= MAX_COPIES  # not the most copies drawn: no worker knows that alone
+        return largest / float(limit) if largest > 0 else 1.0
 
     def _finish(self, grown: GrownTree, value: np.ndarray, weight: np.ndarray) -> Tree:
         """Bins become thresholds, and category sets get a table of their own."""
@@ -86,8 +93,8 @@ class TreeMaker:
 class GradientTreeMaker(TreeMaker):
     """Trees by second-order gain, which with unit hessians and no penalty is variance gain."""
 
-    def __init__(self, data: BinnedRows, thresholds: Thresholds, hessian: str, first_row: int, params: Params, team: Team) -> None:
-        super().__init__(data, thresholds, gradient_layout(data.n_rows, hessian), first_row, params, team)
+    def __init__(self, shard: Shard, hessian: str, params: Params, team: Team) -> None:
+        super().__init__(shard, gradient_layout(shard.n_rows, hessian), params, team)
         self.hessian = hessian
 
     def make(
@@ -102,6 +109,7 @@ class GradientTreeMaker(TreeMaker):
     ) -> tuple[GrownTree, Tree]:
         """``hess`` is empty where it is the same for every row."""
         layout, params = self.layout, self.params
+        variance = params.criterion == "variance"
         grad_scale = self._scale(grad, copies, layout.limit[-1])
         hess_scale = constant_hessian
         if self.hessian == "real":
@@ -111,35 +119,31 @@ class GradientTreeMaker(TreeMaker):
         shift = np.array([layout.shift[0] if has_field else -1, layout.shift[-1]])
         self.team.for_blocks(
             pack_gradients, n_rows, _NO_ROWS if row_ids is None else row_ids, grad, hess, copies,
-            np.array([1.0 / hess_scale, 1.0 / grad_scale]), shift, np.uint64(tree_key(params, number)),
+            np.array([1.0 / hess_scale, 1.0 / grad_scale]), shift, variance, np.uint64(tree_key(params, number)),
             self.first_row, self.grower.rows[0], self.grower.words[0],
         )  # fmt: skip
         sums = self.grower.add_up(n_rows)
         hess_field = 1 if has_field else 0
-        total = sums[hess_field] * hess_scale
+        total = float(sums[hess_field]) * hess_scale
         grown = self._grow(
             n_rows, number, criterion=GRADIENT, hess_field=hess_field, grad_scale=grad_scale, hess_scale=hess_scale,
-            gain_scale=1.0 / total if params.criterion == "variance" else 1.0,
+            gain_scale=1.0 / total if variance else 1.0,
+            # With real weights the labels of a pure node differ by their rounding: such a gain is no gain.
+            noise=16.0 * grad_scale**2 * n_rows / total if variance and self.hessian == "real" else 0.0,
         )  # fmt: skip
         g = grown.sums[:, -1] * grad_scale
         h = grown.sums[:, hess_field] * hess_scale
         step = np.sign(g) * np.maximum(np.abs(g) - params.reg_alpha, 0.0)
-        value = -shrinkage * step / np.maximum(h + params.reg_lambda, _LEAST_HESSIAN)
+        curvature = h + params.reg_lambda
+        value = np.where(curvature > 0.0, -shrinkage * step / np.where(curvature > 0.0, curvature, 1.0), 0.0)
         return grown, self._finish(grown, value[:, None], h)
-
-    def _scale(self, values: np.ndarray, copies: np.ndarray, limit: int) -> float:
-        """The real number that one integer step stands for, so that the largest value just fits its field."""
-        largest = float(largest_magnitude(values))
-        if len(copies) > 0:
-            largest *= float(copies.max(initial=1))
-        return largest / float(limit) if largest > 0 else 1.0
 
 
 class ClassTreeMaker(TreeMaker):
     """Trees by information gain on class counts; leaves return class frequencies."""
 
-    def __init__(self, data: BinnedRows, thresholds: Thresholds, weights: str, first_row: int, params: Params, team: Team) -> None:
-        super().__init__(data, thresholds, class_layout(params.n_classes, weights), first_row, params, team)
+    def __init__(self, shard: Shard, weights: str, params: Params, team: Team) -> None:
+        super().__init__(shard, class_layout(params.n_classes, weights), params, team)
         self.weights = weights
 
     def make(
@@ -154,7 +158,7 @@ class ClassTreeMaker(TreeMaker):
         layout, params = self.layout, self.params
         scale = 1.0
         if self.weights == "real":
-            scale = float(largest_magnitude(weight)) * float(copies.max(initial=1)) / float(layout.limit[0])
+            scale = self._scale(weight, copies, layout.limit[0])
         n_rows = self.data.n_rows if row_ids is None else len(row_ids)
         self.team.for_blocks(
             pack_classes, n_rows, _NO_ROWS if row_ids is None else row_ids, label, weight, copies, 1.0 / scale,
@@ -164,7 +168,7 @@ class ClassTreeMaker(TreeMaker):
         total = self.grower.add_up(n_rows)[layout.n_planes :].sum()
         grown = self._grow(
             n_rows, number, criterion=ENTROPY, hess_field=0, grad_scale=1.0, hess_scale=scale,
-            gain_scale=1.0 / (total * np.log(2.0)),
+            gain_scale=1.0 / (float(total) * np.log(2.0)), noise=0.0,
         )  # fmt: skip
         counts = grown.sums[:, layout.n_planes :]
         weight_sum = counts.sum(axis=1)
@@ -176,6 +180,3 @@ def weight_kind(weight: np.ndarray | None, has_copies: bool) -> str:
     if weight is not None:
         return "real"
     return "copies" if has_copies else "constant"
-
-
-MakeTree = Callable[..., tuple[GrownTree, Tree]]

@@ -36,6 +36,13 @@ def subsample_rows(params: Params, iteration: int, n_rows: int, first_row: int, 
     return np.flatnonzero(kept).astype(np.uint32)
 
 
+def counted_rows(rows: np.ndarray | None, counted: np.ndarray | None) -> np.ndarray | None:
+    """Those of ``rows`` (None: of all rows) that count; rows of weight 0 grow no tree."""
+    if counted is None:
+        return rows
+    return np.flatnonzero(counted).astype(np.uint32) if rows is None else rows[counted[rows]]
+
+
 def bootstrap_copies(params: Params, tree: int, n_rows: int, first_row: int, team: Team) -> np.ndarray:
     """How often each row is in the tree's bootstrap sample: Poisson(1), cut at MAX_COPIES."""
     cumulative = np.cumsum([math.exp(-1) / math.factorial(k) for k in range(MAX_COPIES)])

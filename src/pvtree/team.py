@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 
@@ -41,7 +42,7 @@ class Team:
         if self._pool is not None:
             others = [
                 self._pool.submit(kernel, start, stop, *args)
-                for start, stop in zip(bounds[1:-1], bounds[2:], strict=True)
+                for start, stop in pairwise(bounds[1:])
             ]
         kernel(bounds[0], bounds[1], *args)
         for other in others:

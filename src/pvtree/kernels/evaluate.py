@@ -51,12 +51,14 @@ def store_histogram(lane, feature, is_wide, slot, n_bins, tree, scratch):
         pool = int64_at(tree.wide_pool, (tree.n_wide_slots, tree.n_features * tree.n_fields * tree.stride))[slot]
         wide = int64_at(scratch.wide, BLOCK * tree.n_fields * N_BINS)
         for j in range(tree.n_fields):
-            copy_bins(pool, (feature * tree.n_fields + j) * tree.stride, wide, (lane * tree.n_fields + j) * N_BINS, n_bins)
+            to = (feature * tree.n_fields + j) * tree.stride
+            copy_bins(pool, to, wide, (lane * tree.n_fields + j) * N_BINS, n_bins)
     else:
         pool = int64_at(tree.narrow_pool, (tree.n_narrow_slots, tree.n_features * tree.n_planes * tree.stride))[slot]
         packed = int64_at(scratch.packed, tree.n_planes * BLOCK * N_BINS)
         for plane in range(tree.n_planes):
-            copy_bins(pool, (feature * tree.n_planes + plane) * tree.stride, packed, (plane * BLOCK + lane) * N_BINS, n_bins)
+            to = (feature * tree.n_planes + plane) * tree.stride
+            copy_bins(pool, to, packed, (plane * BLOCK + lane) * N_BINS, n_bins)
 
 
 @njit

@@ -47,6 +47,7 @@ TREE = np.dtype(
         ("criterion", _INT), ("hess_field", _INT),  # the field whose sum is the hessian; the count where it is constant
         ("grad_scale", _FLOAT), ("hess_scale", _FLOAT), ("reg_lambda", _FLOAT), ("reg_alpha", _FLOAT),
         ("min_count", _INT), ("min_hess", _FLOAT), ("min_gain", _FLOAT), ("gain_scale", _FLOAT),
+        ("noise", _FLOAT),  # gains up to this, before scaling, may come from rounding alone
         ("cat_smooth", _FLOAT), ("cat_l2", _FLOAT), ("max_leaves", _INT), ("max_depth", _INT), ("key", np.uint64),
         ("n_sampled", _INT),  # features drawn anew at each node; 0: all of the tree's
         # Where growing stands: nodes made so far, leaves, leaves waiting to be split, the family under evaluation

@@ -171,13 +171,14 @@ def find_top(root, node_link, count, top, top_left, top_size, exits):
     exits[0] = root
     n_splits = 0
     while n_splits + 1 < N_EXITS:
-        place, most = -1, np.int64(-1)
+        place, node = -1, exits[0]
         for i in range(n_splits + 1):
-            if node_link[exits[i], LEFT] > 0 and count[exits[i]] > most:
-                place, most = i, count[exits[i]]
+            exit = exits[i]
+            more = count[exit] > count[node] or (count[exit] == count[node] and exit < node)  # ties: the higher
+            if node_link[exit, LEFT] > 0 and (place < 0 or more):
+                place, node = i, exit
         if place < 0:
             break
-        node = exits[place]
         # exits = [***abefilm|N|cdghjk***]  ->  [***abefilm|left|right|cdghjk***]
         for i in range(n_splits, place, -1):
             exits[i + 1] = exits[i]

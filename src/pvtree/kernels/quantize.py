@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from pvtree.dtypes import CAPACITY, COUNT_BITS
+from pvtree.dtypes import CAPACITY, COUNT_BITS, ONE
 from pvtree.kernels.hashing import hash_pair
 from pvtree.kernels.jit import njit
 
@@ -25,39 +25,44 @@ def largest_magnitude(values):
 
 
 @njit
-def pack_gradients(start, stop, row_ids, grad, hess, copies, inverse_scale, shift, key, first_row, rows, words):
+def pack_gradients(
+    start, stop, row_ids, grad, hess, copies, inverse_scale, shift, nearest, key, first_row, rows, words
+):
     """rows[i], words[i] = the i-th row in the tree and its packed (count, hessian, gradient).
 
-    Rounding is stochastic: up with the probability of the remainder, so that sums are unbiased. ``shift`` holds
-    the hessian's place, -1 where it is the count itself, and the gradient's.
+    Rounding is stochastic, up with the probability of the remainder, so that sums are unbiased; or to the nearest,
+    so that equal labels stay equal. ``shift`` holds the hessian's place, -1 where it is the count itself, and the
+    gradient's. A row in the sample several times adds its rounded values as often.
     """
     hess_shift, grad_shift = shift[0], shift[1]
     for i in range(start, stop):
         row = np.int64(row_ids[i]) if len(row_ids) > 0 else i
         noise = hash_pair(key, first_row + row)
-        up = np.float64(noise >> np.uint64(32)) * (1.0 / 4294967296.0)
-        times = np.float64(copies[row]) if len(copies) > 0 else 1.0
-        word = np.int64(math.floor(grad[row] * times * inverse_scale[1] + up)) << grad_shift
+        times = np.int64(copies[row]) if len(copies) > 0 else ONE
+        up = 0.5 if nearest else np.float64(noise >> np.uint64(32)) * (1.0 / 4294967296.0)
+        word = (times * np.int64(math.floor(grad[row] * inverse_scale[1] + up))) << grad_shift
         if hess_shift >= 0:
-            up = np.float64(noise & np.uint64(0xFFFFFFFF)) * (1.0 / 4294967296.0)
+            up = 0.5 if nearest else np.float64(noise & np.uint64(0xFFFFFFFF)) * (1.0 / 4294967296.0)
             weight = hess[row] if len(hess) > 0 else 1.0
-            word += np.int64(math.floor(weight * times * inverse_scale[0] + up)) << hess_shift
+            word += (times * np.int64(math.floor(weight * inverse_scale[0] + up))) << hess_shift
         rows[i] = row
         words[i] = word + 1
 
 
 @njit
-def pack_classes(start, stop, row_ids, label, weight, copies, inverse_scale, plane, shift, key, first_row, rows, words, planes):
+def pack_classes(
+    start, stop, row_ids, label, weight, copies, inverse_scale, plane, shift, key, first_row, rows, words, planes
+):
     """As ``pack_gradients`` for class counts: each row adds its weight to the field of its class."""
     for i in range(start, stop):
         row = np.int64(row_ids[i]) if len(row_ids) > 0 else i
-        value = np.float64(copies[row]) if len(copies) > 0 else 1.0
+        value = np.int64(copies[row]) if len(copies) > 0 else ONE
         if len(weight) > 0:
             up = np.float64(hash_pair(key, first_row + row) >> np.uint64(32)) * (1.0 / 4294967296.0)
-            value = math.floor(value * weight[row] * inverse_scale + up)
+            value *= np.int64(math.floor(weight[row] * inverse_scale + up))
         k = np.int64(label[row])
         rows[i] = row
-        words[i] = (np.int64(value) << shift[k]) + 1
+        words[i] = (value << shift[k]) + 1
         if len(planes) > 0:
             planes[i] = plane[k]
 

@@ -302,7 +302,7 @@ def best_split_of_feature(hist, base, step, is_wide, n_bins, is_categorical, sum
     largest_term = own_score
     if tree.criterion == ENTROPY:
         largest_term = x_log_x(n_rows, float64_at(tree.table, TABLE_SIZE))
-    if not gain > _NOISE * largest_term:
+    if not gain > max(_NOISE * largest_term, tree.noise):
         return -math.inf
     gain *= tree.gain_scale
     return gain if gain > tree.min_gain else -math.inf

@@ -1,0 +1,63 @@
+"""The examples, the README's code and the demo run as a reader would run them, and learn something."""
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+from pvtree import demo
+
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+# What each example prints, and the least value of the figure in it.
+LEAST = {
+    "classification": (r"AUC ([\d.]+)", 0.97),
+    "regression": (r"test R2 ([\d.]+)", 0.1),
+    "ranking": (r"ndcg@10 .* ([\d.]+) after the last", 0.93),
+}
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_example_learns(path, capsys):
+    runpy.run_path(str(path), run_name="__main__")
+    pattern, least = LEAST[path.stem]
+    printed = capsys.readouterr().out
+    found = re.search(pattern, printed)
+    assert found, printed
+    assert float(found[1]) >= least
+
+
+def test_every_example_has_its_figure():
+    assert {path.stem for path in EXAMPLES} == set(LEAST)
+
+
+def test_classification_example_reads_back_what_it_saved(capsys):
+    runpy.run_path(str(ROOT / "examples" / "classification.py"))
+    assert "equal those of the estimator: True" in capsys.readouterr().out
+
+
+def test_readme_code_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), {})
+    assert float(re.search(r"accuracy ([\d.]+)", capsys.readouterr().out)[1]) > 0.9
+
+
+def test_demo_prints_a_line_for_every_model(capsys):
+    wine = next(data for data in demo.DATA_SETS if data.name == "wine")
+    demo.main([wine])
+    printed = capsys.readouterr().out
+    scores = re.findall(r"^wine +(\w+) +accuracy +([\d.]+) +([\d.]+)", printed, re.MULTILINE)
+    assert [model for model, _, _ in scores] == ["GBDT", "forest", "tree"]
+    for _, own, other in scores:
+        assert abs(float(own) - float(other)) < 0.08
+    assert "Try next" in printed
+
+
+def test_demo_names_files_that_exist(capsys):
+    for name in re.findall(r"examples/\w+\.py", demo.NEXT):
+        assert (ROOT / name).exists()

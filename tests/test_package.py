@@ -1,0 +1,96 @@
+"""The package as a whole: what importing it loads, what it exports, and that its version has one source."""
+
+import ast
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import pvtree
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+OPTIONAL = (
+    "pandas",
+    "lightgbm",
+    "xgboost",
+    "matplotlib",
+    "dask",
+    "distributed",
+    "mpi4py",
+    "pytest",
+    "hypothesis",
+)
+
+
+def modules_after(code):
+    """Top-level modules loaded by a fresh interpreter that runs the code."""
+    code += "\nimport sys; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+
+
+FIT = "import pvtree; pvtree.DecisionTreeClassifier().fit([[0.0], [1.0]] * 9, [0, 1] * 9).predict([[0.0]])"
+
+
+def test_importing_loads_nothing_optional():
+    assert not set(modules_after("import pvtree")) & set(OPTIONAL)
+
+
+def test_using_it_loads_nothing_optional():
+    """Apart from what the required packages load themselves: scikit-learn takes pandas if it is there."""
+    loaded = set(modules_after(FIT)) - set(modules_after("import numba, sklearn.ensemble, tqdm"))
+    assert not loaded & set(OPTIONAL)
+
+
+def test_works_where_nothing_optional_is_installed():
+    blocked = f"import sys; sys.modules.update(dict.fromkeys({OPTIONAL}))\n"  # importing None is an ImportError
+    modules_after(blocked + "from pvtree import *\n" + FIT)
+
+
+def test_every_source_file_imports_only_required_or_guarded_packages():
+    """At module level: what an optional feature needs is imported where it is used."""
+    required = {"numpy", "numba", "llvmlite", "sklearn", "tqdm", "joblib", "threadpoolctl", "scipy", "pvtree"}
+    for path in (ROOT / "src" / "pvtree").rglob("*.py"):
+        for node in ast.parse(path.read_text()).body:
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                names = [node.module]
+            foreign = {name.partition(".")[0] for name in names} - required - set(sys.stdlib_module_names)
+            assert not foreign, f"{path.relative_to(ROOT)} imports {foreign} for everyone"
+
+
+def test_all_names_exist_and_are_listed():
+    assert len(set(pvtree.__all__)) == len(pvtree.__all__)
+    for name in pvtree.__all__:
+        assert getattr(pvtree, name) is not None
+    assert set(pvtree.__all__) <= set(dir(pvtree))
+
+
+def test_all_is_complete():
+    """Every estimator and every error of the error tree is public."""
+    from sklearn.base import BaseEstimator
+
+    from pvtree import errors, estimators
+
+    public = {
+        name
+        for module, base in ((estimators, BaseEstimator), (errors, errors.PvtreeError))
+        for name, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, base) and not name.startswith("_")
+    }
+    assert len(public) >= 7 + 6
+    assert public | {"Model", "__version__"} <= set(pvtree.__all__)
+
+
+def test_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'GradientBooster'"):
+        pvtree.GradientBooster  # noqa: B018
+
+
+def test_version_agrees_with_the_project_and_the_changelog():
+    assert pvtree.__version__ == PROJECT["version"]
+    assert f"## [{PROJECT['version']}]" in (ROOT / "CHANGELOG.md").read_text()
