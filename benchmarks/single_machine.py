@@ -202,7 +202,11 @@ def installed(package: str) -> str:
 
 
 def command() -> str:
-    return shlex.join(["python", "benchmarks/single_machine.py", *sys.argv[1:]])
+    """What was run, without the options that say where results go."""
+    words = [word.split("=")[0] for word in sys.argv[1:]]
+    places = {i + shift for i, word in enumerate(words) if word in ("--store", "--output", "--summary") for shift in (0, 1)}
+    kept = [word for i, word in enumerate(sys.argv[1:]) if i not in places]
+    return shlex.join(["python", "benchmarks/single_machine.py", *kept])
 
 
 def report(results: dict[str, Any]) -> str:
@@ -213,7 +217,7 @@ def report(results: dict[str, Any]) -> str:
             result = results[name]
             parts += [
                 f"## {result['title']}",
-                f"Medians of {result['repeats']} repetitions, `{result['command']}`. "
+                f"Median of {result['repeats']}, `{result['command']}`. "
                 "In brackets: how many times as good as the best peer.",
                 task_table(result["runs"], result["metric"]),
             ]

@@ -284,10 +284,12 @@ def tree_key(seed: int, tree: int) -> int:
     return hash_number(hash_number(seed, 3), tree)
 
 
-def quantize(values: np.ndarray, scale: float, key: int, low_half: bool = False) -> np.ndarray:
-    """Stochastic rounding of values / scale: up where the row's hash says so."""
-    noise = [hash_number(key, row) for row in range(len(values))]
-    up = np.array([number & 0xFFFFFFFF if low_half else number >> 32 for number in noise]) / 2.0**32
+def quantize(values: np.ndarray, scale: float, key: int | None, low_half: bool = False) -> np.ndarray:
+    """values / scale, rounded up where the row's hash says so, or without a key to the nearest."""
+    up = np.full(len(values), 0.5)
+    if key is not None:
+        noise = [hash_number(key, row) for row in range(len(values))]
+        up = np.array([number & 0xFFFFFFFF if low_half else number >> 32 for number in noise]) / 2.0**32
     return np.floor(values * (1.0 / scale) + up).astype(np.int64)
 
 

@@ -20,7 +20,9 @@ from pvtree.team import Team
 _POOL_BYTES = 2**30  # histograms kept for subtraction; beyond it nodes are added up anew
 # With fewer than this share of features looked at per node, adding them up singly beats subtraction: a single
 # feature costs about three times as much a row as one of a block, and both children are added up, not the smaller.
+# Trees without a leaf budget consist of small nodes, where rows cost little and every feature's bins much.
 _SINGLY_BELOW = 1 / 6
+_SINGLY_BELOW_UNLIMITED = 1 / 2
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class Grower:
         self.data, self.layout, self.team = data, layout, team
         n_features, n_fields = data.n_features, layout.n_fields
         n_groups = max(len(data.block_start) - 1, -(-n_sampled // GROUP))
-        singly = 0 < n_sampled < _SINGLY_BELOW * n_features
+        singly = 0 < n_sampled < (_SINGLY_BELOW if max_leaves else _SINGLY_BELOW_UNLIMITED) * n_features
         x = np.arange(TABLE_SIZE, dtype=np.float64)
         self.rows = np.empty((2, n_places), np.uint32)
         self.words = np.empty((2, n_places), np.int64)
