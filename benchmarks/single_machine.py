@@ -44,7 +44,7 @@ def main() -> None:
             keep(options.store, results)
         for name in options.data:
             task = with_options(TASKS[name], options)
-            repeats = options.repeats or (7 if task.fresh_draws else 3)
+            repeats = options.repeats or (9 if task.fresh_draws else 3)
             runs = bench.compare(task, options.libraries, repeats)
             results[name] = {
                 "title": task.title,
@@ -72,7 +72,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument(
         "--libraries", type=names_of(LIBRARIES), default=list(LIBRARIES), help=",".join(LIBRARIES) + " (all)"
     )
-    parser.add_argument("--repeats", type=int, help="repetitions (3 of the large tasks, 7 of the small)")
+    parser.add_argument("--repeats", type=int, help="repetitions (3 of the large tasks, 9 of the small)")
     parser.add_argument("--trees", type=int, help="trees a fit (50 of a and b, 100 of c and d)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="a twentieth of the rows and 10 trees, to try it out")
@@ -204,7 +204,9 @@ def installed(package: str) -> str:
 def command() -> str:
     """What was run, without the options that say where results go."""
     words = [word.split("=")[0] for word in sys.argv[1:]]
-    places = {i + shift for i, word in enumerate(words) if word in ("--store", "--output", "--summary") for shift in (0, 1)}
+    places = {
+        i + shift for i, word in enumerate(words) if word in ("--store", "--output", "--summary") for shift in (0, 1)
+    }
     kept = [word for i, word in enumerate(sys.argv[1:]) if i not in places]
     return shlex.join(["python", "benchmarks/single_machine.py", *kept])
 

@@ -169,7 +169,8 @@ def categorical_split(node: Node, bins: np.ndarray, values: np.ndarray, feature:
         total = sums.sum(axis=1)
         keys = np.where(total > 0, sums[:, major] / np.maximum(total, 1), 0.0)
     else:
-        keys = sums[:, 1] * rules.grad_scale / (sums[:, 0] * rules.hess_scale + rules.cat_smooth)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            keys = sums[:, 1] * rules.grad_scale / (sums[:, 0] * rules.hess_scale + rules.cat_smooth)
     order = np.argsort(keys, kind="stable")
     left, n_left = np.cumsum(sums[order], axis=0), np.cumsum(counts[order])
     scores = allowed_scores(left, n_left, len(node.rows), node.sums, rules, rules.cat_l2)

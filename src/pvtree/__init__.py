@@ -54,9 +54,7 @@ def __getattr__(name: str) -> Any:
 
         return version("pvtree")
     if name in __all__:
-        return getattr(
-            importlib.import_module("pvtree.model" if name == "Model" else "pvtree.estimators"), name
-        )
+        return getattr(importlib.import_module("pvtree.model" if name == "Model" else "pvtree.estimators"), name)
     raise AttributeError(f"module 'pvtree' has no attribute {name!r}")
 
 

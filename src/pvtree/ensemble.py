@@ -142,8 +142,10 @@ def _start_scores(
 ) -> list[np.ndarray]:
     if init_model is None:
         return [np.repeat(init_score[:, None], len(each.y), axis=1) for each in eval_sets]
+    # Of a forest the mean is predicted, but sums are kept.
+    times = init_model.n_iterations if params.ensemble == "forest" else 1
     raw = (init_model.predict_raw(each.X, n_threads=params.n_threads).T for each in eval_sets)
-    return [np.ascontiguousarray(scores, np.float64) for scores in raw]
+    return [np.ascontiguousarray(scores * times, np.float64) for scores in raw]
 
 
 def _run(

@@ -9,7 +9,7 @@ import numpy as np
 
 from pvtree.dtypes import BLOCK, CAPACITY, N_BINS, BinnedRows, Layout
 from pvtree.kernels.evaluate import GROUP
-from pvtree.kernels.grow import grow_tree
+from pvtree.kernels.grow import grow_tree, walk_levels
 from pvtree.kernels.memory import CANDIDATE, NODE, SCRATCH, TREE, fill_record
 from pvtree.kernels.quantize import sum_words
 from pvtree.kernels.route import CHUNK
@@ -50,7 +50,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class GrownTree:
-    """A tree in level order, in terms of bins; the last four say where its rows ended up."""
+    """A tree in level order, in terms of bins; the last three say where its rows ended up."""
 
     feature: np.ndarray  # int64 (n_nodes,): -1 for a leaf
     split_bin: np.ndarray
@@ -60,7 +60,6 @@ class GrownTree:
     gain: np.ndarray
     sums: np.ndarray  # int64 (n_nodes, n_fields)
     leaf_order: np.ndarray  # leaves in the order of their rows' places
-    leaf_start: np.ndarray
     leaf_stop: np.ndarray
     leaf_buffer: np.ndarray
 
@@ -181,9 +180,7 @@ class Grower:
         nodes[0] = (0, n_rows, 0, 0, 1, -1, 0, 0, -np.inf, 0, 0, 0)
         tree = self._tree_record(rules, tree_features)
 
-        helpers = self.team.start_others(
-            lambda thread: grow_tree(tree, nodes, self.best, self.scratch[thread], False)
-        )
+        helpers = self.team.start_others(lambda thread: grow_tree(tree, nodes, self.best, self.scratch[thread], False))
         grow_tree(tree, nodes, self.best, self.scratch[0], True)
         for helper in helpers:
             helper.result()
@@ -192,32 +189,24 @@ class Grower:
 
 def _in_level_order(nodes: np.ndarray, arrays: dict[str, Any]) -> GrownTree:
     """Renumber nodes level by level: the same tree gets the same numbers whatever order it was grown in."""
-    left_child = nodes["left_child"]
-    levels = [np.zeros(1, np.int64)]
-    while True:
-        parents = levels[-1][left_child[levels[-1]] > 0]
-        if len(parents) == 0:
-            break
-        levels.append(np.repeat(left_child[parents], 2))
-        levels[-1][1::2] += 1
-    old = np.concatenate(levels)  # old[i]: the node that becomes i
-    new = np.empty(len(nodes), np.int64)
-    new[old] = np.arange(len(nodes))
-    is_leaf = left_child[old] == 0
+    old = np.empty(len(nodes), np.int64)  # old[i]: the node that becomes i
+    left_child = np.empty(len(nodes), np.int64)
+    walk_levels(nodes, old, left_child)
+    is_leaf = left_child == 0
+    ordered = nodes[old]
     # No two leaves share a start: no split leaves a child empty.
     leaf_order = np.flatnonzero(is_leaf)
-    leaf_order = leaf_order[np.argsort(nodes["start"][old[leaf_order]])]
-    leaves = nodes[old[leaf_order]]
+    leaf_order = leaf_order[np.argsort(ordered["start"][leaf_order])]
+    leaves = ordered[leaf_order]
     return GrownTree(
-        feature=np.where(is_leaf, -1, nodes["feature"][old]),
-        split_bin=np.where(is_leaf, 0, nodes["split_bin"][old]),
-        default_left=np.where(is_leaf, 0, nodes["default_left"][old]),
+        feature=np.where(is_leaf, -1, ordered["feature"]),
+        split_bin=np.where(is_leaf, 0, ordered["split_bin"]),
+        default_left=np.where(is_leaf, 0, ordered["default_left"]),
         left_set=arrays["left_set"][old],
-        left_child=np.where(is_leaf, 0, new[left_child[old]]),
-        gain=np.where(is_leaf, 0.0, nodes["gain"][old]),
+        left_child=left_child,
+        gain=np.where(is_leaf, 0.0, ordered["gain"]),
         sums=arrays["sums"][old],
         leaf_order=leaf_order,
-        leaf_start=leaves["start"].copy(),
         leaf_stop=leaves["stop"].copy(),
         leaf_buffer=leaves["buffer"].copy(),
     )

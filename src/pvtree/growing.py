@@ -11,7 +11,7 @@ from pvtree.dataset import Shard
 from pvtree.dtypes import ENTROPY, GRADIENT, Layout
 from pvtree.grower import Grower, GrownTree, Rules
 from pvtree.kernels.quantize import largest_magnitude, pack_classes, pack_gradients
-from pvtree.kernels.route import add_leaf_values, add_routed_values
+from pvtree.kernels.route import add_leaf_values, add_routed_values, sum_by_leaf
 from pvtree.layouts import MAX_COPIES, class_layout, gradient_layout
 from pvtree.model import Tree
 from pvtree.params import Params
@@ -133,10 +133,31 @@ class GradientTreeMaker(TreeMaker):
         )  # fmt: skip
         g = grown.sums[:, -1] * grad_scale
         h = grown.sums[:, hess_field] * hess_scale
+        if variance and self.hessian == "real":
+            g, h = self._exact_sums(grown, grad, hess, copies)
         step = np.sign(g) * np.maximum(np.abs(g) - params.reg_alpha, 0.0)
         curvature = h + params.reg_lambda
         value = np.where(curvature > 0.0, -shrinkage * step / np.where(curvature > 0.0, curvature, 1.0), 0.0)
         return grown, self._finish(grown, value[:, None], h)
+
+    def _exact_sums(
+        self, grown: GrownTree, grad: np.ndarray, hess: np.ndarray, copies: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """(G, H) of every node in 62-bit fixed point: packed words are too short for the means of weighted labels."""
+        values = np.stack([grad, hess], axis=1)  # (n_rows, 2)
+        largest = np.maximum(np.abs(values).max(axis=0, initial=0.0), _LEAST_HESSIAN)
+        scale = largest * (MAX_COPIES * len(values)) / 2.0**62
+        sums = np.zeros((len(grown.feature), 2), np.int64)
+        leaf_sums = np.zeros((len(grown.leaf_order), 2), np.int64)
+        self.team.for_blocks(
+            sum_by_leaf, len(leaf_sums), self.grower.rows, grown.leaf_stop, grown.leaf_buffer, copies,
+            np.rint(values / scale).astype(np.int64), leaf_sums, min_block=1,
+        )  # fmt: skip
+        sums[grown.leaf_order] = leaf_sums
+        for node in np.flatnonzero(grown.left_child)[::-1]:  # children come after their parents
+            left = grown.left_child[node]
+            sums[node] = sums[left] + sums[left + 1]
+        return sums[:, 0] * scale[0], sums[:, 1] * scale[1]
 
 
 class ClassTreeMaker(TreeMaker):

@@ -30,9 +30,7 @@ class Columns:
 def read_table(X: Any) -> Any:
     """A DataFrame or a 2-D array with at least one row and one column, converted no further than that."""
     if hasattr(X, "tocsr") and hasattr(X, "nnz"):
-        raise InvalidTypeError(
-            "X is sparse, which is not supported; pass a dense array, such as X.toarray()."
-        )
+        raise InvalidTypeError("X is sparse, which is not supported; pass a dense array, such as X.toarray().")
     table = X if _is_frame(X) else _as_array(X)
     if len(table.shape) != 2:
         raise InvalidDataError(
@@ -80,9 +78,7 @@ def check_columns(X: Any, table: Any, columns: Columns, owner: str) -> None:
         return
     missing = [name for name in columns.names if name not in set(names)]
     if not missing:
-        raise InvalidDataError(
-            "The columns of X are in another order than in fit; pass them in the same order."
-        )
+        raise InvalidDataError("The columns of X are in another order than in fit; pass them in the same order.")
     unknown = [name for name in names if name not in set(columns.names)]
     raise InvalidDataError(
         f"The columns of X are not those of fit ({_listing(missing)} missing, {_listing(unknown)} unknown); "
@@ -129,13 +125,9 @@ def _as_array(X: Any) -> np.ndarray:
         if array.dtype.kind in "US" and not isinstance(X, np.ndarray):
             array = np.asarray(X, dtype=object)  # a list that mixes numbers and text: keep the numbers
     except (ValueError, TypeError):
-        raise InvalidDataError(
-            "X cannot be read as a table; pass rows that all have the same length."
-        ) from None
+        raise InvalidDataError("X cannot be read as a table; pass rows that all have the same length.") from None
     if array.dtype.kind == "c":
-        raise InvalidDataError(
-            "Complex data not supported; pass the real and imaginary parts as columns of X."
-        )
+        raise InvalidDataError("Complex data not supported; pass the real and imaginary parts as columns of X.")
     return array
 
 
@@ -156,9 +148,7 @@ def _as_floats(table: np.ndarray) -> np.ndarray:
 def _parsed(values: Any, what: str) -> np.ndarray:
     """Numbers out of Python objects; text and dates are refused with what to do about them."""
     if getattr(values.dtype, "kind", "O") != "O":
-        raise InvalidDataError(
-            f"{what} holds {values.dtype} values, which are not numbers; {_CATEGORY_HINT}."
-        )
+        raise InvalidDataError(f"{what} holds {values.dtype} values, which are not numbers; {_CATEGORY_HINT}.")
     try:
         if hasattr(values, "iloc"):
             return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))

@@ -89,22 +89,16 @@ class MulticlassLogLoss(Loss):
 class LambdaRank(Loss):
     """y are relevance labels; each pair of a query's documents counts by what swapping them does to NDCG."""
 
-    def __init__(
-        self, y: np.ndarray, weight: np.ndarray | None, group: np.ndarray | None, level: int
-    ) -> None:
+    def __init__(self, y: np.ndarray, weight: np.ndarray | None, group: np.ndarray | None, level: int) -> None:
         super().__init__(y, weight)
         self.level = level
         self.queries = Queries(self.y, group)
         self.ideal = self.queries.ideal_dcgs(level)
 
     def _fill(self, scores: np.ndarray, grad: np.ndarray, hess: np.ndarray, team: Team) -> None:
-        team.for_blocks(
-            self._fill_queries, self.ideal.size, scores[0], grad[0], hess[0], min_block=QUERY_BLOCK
-        )
+        team.for_blocks(self._fill_queries, self.ideal.size, scores[0], grad[0], hess[0], min_block=QUERY_BLOCK)
 
-    def _fill_queries(
-        self, start: int, stop: int, score: np.ndarray, grad: np.ndarray, hess: np.ndarray
-    ) -> None:
+    def _fill_queries(self, start: int, stop: int, score: np.ndarray, grad: np.ndarray, hess: np.ndarray) -> None:
         q = self.queries
         q.sort(start, stop, score)
         lambdarank_gradients(
@@ -130,8 +124,7 @@ class CustomLoss(Loss):
         answer = self.function(self.y, predicted, *([self.weight] if self.takes_weight else []))
         if not isinstance(answer, (tuple, list)) or len(answer) != 2:
             raise InvalidParameterError(
-                f"A custom objective must return (grad, hess), it returned {type(answer).__name__}: "
-                "return two arrays."
+                f"A custom objective must return (grad, hess), it returned {type(answer).__name__}: return two arrays."
             )
         for name, values, out in zip(("grad", "hess"), answer, (grad, hess), strict=True):
             out[:] = _checked_gradient(name, values, predicted.shape).T

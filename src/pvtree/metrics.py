@@ -31,9 +31,7 @@ class Metric:
     greater_is_better: bool
     function: Callable[..., float]
 
-    def __call__(
-        self, y: np.ndarray, scores: np.ndarray, weight: MaybeArray = None, group: MaybeArray = None
-    ) -> float:
+    def __call__(self, y: np.ndarray, scores: np.ndarray, weight: MaybeArray = None, group: MaybeArray = None) -> float:
         return self.function(y, scores, weight, group)
 
     def evaluate(
@@ -104,9 +102,7 @@ def _multi_error(y: np.ndarray, scores: np.ndarray, weight: MaybeArray, _group: 
     return exact_mean(errors, weight)
 
 
-def _forest_logloss(
-    y: np.ndarray, probabilities: np.ndarray, weight: MaybeArray, _group: MaybeArray
-) -> float:
+def _forest_logloss(y: np.ndarray, probabilities: np.ndarray, weight: MaybeArray, _group: MaybeArray) -> float:
     losses = np.empty(y.size)
     of_true_class = probabilities[y.astype(np.intp), np.arange(y.size)]
     kernels.negative_logs(of_true_class, SMALLEST_PROBABILITY, losses)
@@ -131,9 +127,7 @@ def _auc(y: np.ndarray, scores: np.ndarray, weight: MaybeArray, _group: MaybeArr
     return kernels.ordered_pair_weight(positive, positive_weight, negative, negative_weight) / (2.0 * pairs)
 
 
-def _sorted_class(
-    score: np.ndarray, weight: MaybeArray, members: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _sorted_class(score: np.ndarray, weight: MaybeArray, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Ascending scores of one class, and integer weights whose sums are exact."""
     if weight is None:
         ascending = np.sort(score[members])  # much faster than argsort

@@ -132,9 +132,7 @@ _MAX_FEATURES = Rule(
     "How many features each split may look at, drawn anew for every node.",
     "'sqrt', 'log2', an integer of at least 1, a fraction greater than 0.0 and at most 1.0, or None for all",
     lambda v: v is None or isinstance(v, str) or _is_real(v),
-    lambda v: (
-        v in (None, "sqrt", "log2") or (not isinstance(v, str) and (v >= 1 if _is_integer(v) else 0 < v <= 1))
-    ),
+    lambda v: v in (None, "sqrt", "log2") or (not isinstance(v, str) and (v >= 1 if _is_integer(v) else 0 < v <= 1)),
 )
 
 _SEED = Rule(
@@ -153,9 +151,7 @@ _CATEGORICAL = Rule(
 
 
 def _is_list_of_columns(value: Any) -> bool:
-    return isinstance(value, list | tuple | np.ndarray) and all(
-        _is_integer(v) or isinstance(v, str) for v in value
-    )
+    return isinstance(value, list | tuple | np.ndarray) and all(_is_integer(v) or isinstance(v, str) for v in value)
 
 
 RULES: dict[str, Rule] = {

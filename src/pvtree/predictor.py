@@ -82,17 +82,13 @@ class Predictor:
             self._run(X, np.empty((1, 0)), leaves, first, end, team)
         return leaves
 
-    def _run(
-        self, X: np.ndarray, out: np.ndarray, leaves: np.ndarray, first: int, end: int, team: Team
-    ) -> None:
+    def _run(self, X: np.ndarray, out: np.ndarray, leaves: np.ndarray, first: int, end: int, team: Team) -> None:
         if self.columns.size and self.columns[-1] >= X.shape[1]:
             raise InvalidDataError(
                 f"X has {X.shape[1]} columns, but the trees read column {self.columns[-1]}; "
                 "give the columns that they were trained on."
             )
-        source = np.array(
-            [X.__array_interface__["data"][0], X.strides[0], X.strides[1], X.itemsize], np.int64
-        )
+        source = np.array([X.__array_interface__["data"][0], X.strides[0], X.strides[1], X.itemsize], np.int64)
 
         def run(start: int, stop: int, _rows: np.ndarray) -> None:  # held by each task, read by address
             kernels.run_trees(

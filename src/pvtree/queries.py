@@ -50,9 +50,7 @@ def _relevance_labels(y: np.ndarray) -> np.ndarray:
     top = ranking.MAX_LABELS - 1
     # Written so that NaN fails too.
     if y.size and not (y.min() >= 0 and y.max() <= top and (y == np.floor(y)).all()):
-        raise InvalidDataError(
-            f"Ranking needs whole relevance labels from 0 to {top} in y: map the labels to these."
-        )
+        raise InvalidDataError(f"Ranking needs whole relevance labels from 0 to {top} in y: map the labels to these.")
     return y.astype(np.int64)
 
 

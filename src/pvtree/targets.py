@@ -86,9 +86,7 @@ def read_group(group: Any, qid: Any, n_rows: int, prefix: str = "") -> np.ndarra
     if (sizes < 1).any():
         raise InvalidDataError(f"{name} must hold sizes of at least 1, got {sizes.min()}.")
     if sizes.sum() != n_rows:
-        raise InvalidDataError(
-            f"{name} adds up to {sizes.sum()} rows, but X has {n_rows}; sizes must cover X."
-        )
+        raise InvalidDataError(f"{name} adds up to {sizes.sum()} rows, but X has {n_rows}; sizes must cover X.")
     return sizes
 
 
@@ -127,9 +125,7 @@ def read_column(y: Any, n_rows: int, name: str = "y") -> np.ndarray:
 
 def _check_length(array: np.ndarray, n_rows: int, name: str, noun: str) -> None:
     if len(array) != n_rows:
-        raise InvalidDataError(
-            f"{name} has length {len(array)}, but X has {n_rows} rows; pass one {noun} a row."
-        )
+        raise InvalidDataError(f"{name} has length {len(array)}, but X has {n_rows} rows; pass one {noun} a row.")
 
 
 def _as_numbers(array: np.ndarray, name: str) -> np.ndarray:
@@ -165,9 +161,7 @@ def _check_labels(labels: np.ndarray, name: str) -> None:
         if any(is_missing(value) for value in values):
             raise InvalidDataError(f"{name} has missing labels; remove those rows.")
         if not all(type(value) in (str, bool, int, float) for value in values):
-            raise InvalidDataError(
-                f"Unknown label type: {name} must hold whole numbers, strings or booleans."
-            )
+            raise InvalidDataError(f"Unknown label type: {name} must hold whole numbers, strings or booleans.")
     elif kind not in "biuU":
         raise InvalidDataError(
             f"Unknown label type: {name} must hold numbers, strings or booleans, not {labels.dtype}."

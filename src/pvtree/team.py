@@ -40,10 +40,7 @@ class Team:
         bounds = [n * block // n_blocks for block in range(n_blocks + 1)]
         others = []
         if self._pool is not None:
-            others = [
-                self._pool.submit(kernel, start, stop, *args)
-                for start, stop in pairwise(bounds[1:])
-            ]
+            others = [self._pool.submit(kernel, start, stop, *args) for start, stop in pairwise(bounds[1:])]
         kernel(bounds[0], bounds[1], *args)
         for other in others:
             other.result()

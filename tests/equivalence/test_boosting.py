@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from small_data import categories_of, independent_bins, make_columns
 
 import oracle
 from oracle import Rules, assert_same_tree, build_tree
@@ -18,7 +19,6 @@ from pvtree.losses import make_loss
 from pvtree.model import Model, Tree
 from pvtree.params import Params
 from pvtree.team import Team
-from small_data import categories_of, independent_bins, make_columns
 
 KINDS = ("many", "gaps", "category", "few", "infinite", "constant", "many", "missing", "extreme") * 2
 # The largest integers a row's gradient and hessian become: alone beside the count, and side by side.
@@ -55,7 +55,9 @@ def fit(X: np.ndarray, y: np.ndarray, params: Params, **more: Any) -> Model:
     return train(X, y, params, categorical=categories_of(KINDS), group=group, **more).model
 
 
-def plain_gradients(objective: str, y: np.ndarray, raw: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def plain_gradients(
+    objective: str, y: np.ndarray, raw: np.ndarray, weight: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """(n_outputs, n_rows) each, from raw scores (n_rows, n_outputs), by the textbook formulas."""
     if objective == "regression":
         gradient, hessian = raw.T - y, np.ones((1, len(y)))

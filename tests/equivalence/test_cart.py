@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from small_data import KINDS, categories_of, independent_bins, make_columns
 
 import oracle
 from oracle import Node, Rules, assert_same_tree, build_tree
 from pvtree.ensemble import train
 from pvtree.model import Model
 from pvtree.params import Params
-from small_data import KINDS, categories_of, independent_bins, make_columns
 
 # The largest integer that a label's distance from the mean becomes, where only it and the count share a word.
 LARGEST = 2**36 - 1
@@ -66,8 +66,9 @@ def cases(classes: st.SearchStrategy[int]) -> st.SearchStrategy[Case]:
     many = st.tuples(st.integers(16, 40), st.integers(0, 10)).map(
         lambda drawn: tuple((KINDS * 10)[drawn[1] : drawn[1] + drawn[0]])
     )
+    n_rows = st.one_of(st.integers(1, 200), st.integers(100, 200))
     return st.builds(
-        Case, st.integers(0, 2**32), st.one_of(st.integers(1, 200), st.integers(100, 200)), st.one_of(few, few, many), classes, st.booleans(),
+        Case, st.integers(0, 2**32), n_rows, st.one_of(few, few, many), classes, st.booleans(),
         st.sampled_from([2, 5, 255]), RULES,
     )  # fmt: skip
 

@@ -9,16 +9,12 @@ from pvtree.model import Model, Tree
 TINY = 5e-324
 # 0.1 is not a float32, and its float32 neighbours are on either side of it.
 CUTS = np.array([-np.inf, -1.5, -TINY, -0.0, 0.0, TINY, 0.1, 1.0, 16777217.0, 1e300, np.inf])
-CODES = np.array(
-    [-1.0, -0.0, 1.0, 2.0, 63.0, 64.0, 128.0, 254.0, 255.0, 255.5, 256.0, 1e9, np.nan, np.inf, -np.inf]
-)
+CODES = np.array([-1.0, -0.0, 1.0, 2.0, 63.0, 64.0, 128.0, 254.0, 255.0, 255.5, 256.0, 1e9, np.nan, np.inf, -np.inf])
 N_NUMERIC, N_CATEGORICAL = 4, 2
 N_FEATURES = N_NUMERIC + N_CATEGORICAL
 
 
-def random_tree(
-    rng: np.random.Generator, n_splits: int, n_values: int = 1, depth_first: bool = False
-) -> Tree:
+def random_tree(rng: np.random.Generator, n_splits: int, n_values: int = 1, depth_first: bool = False) -> Tree:
     """A tree of n_splits splits; depth_first makes it as deep as it can be."""
     feature, left_child, cat_set = [], [], []
     n_nodes, n_sets, node = 1, 0, 0

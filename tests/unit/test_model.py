@@ -46,9 +46,7 @@ def refusal(text: object) -> str:
     return message
 
 
-floats = st.floats(allow_nan=False) | st.sampled_from(
-    [math.inf, -math.inf, 5e-324, -0.0, 1.7976931348623157e308]
-)
+floats = st.floats(allow_nan=False) | st.sampled_from([math.inf, -math.inf, 5e-324, -0.0, 1.7976931348623157e308])
 labels = st.text() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.booleans()
 
 
@@ -67,8 +65,7 @@ def test_round_trip_is_exact_and_canonical(seed, sizes, cuts, classes, categorie
     model = random_model(seed, sizes, n_outputs, ensemble)
     cuts = np.array(cuts)
     trees = tuple(
-        replace(t, threshold=np.resize(cuts, t.n_nodes), value=np.resize(cuts, t.value.shape))
-        for t in model.trees
+        replace(t, threshold=np.resize(cuts, t.n_nodes), value=np.resize(cuts, t.value.shape)) for t in model.trees
     )
     model = replace(model, trees=trees, classes=classes, categories=categories, feature_names=names)
     text = model.to_json()
@@ -128,9 +125,7 @@ def test_mutations_give_an_error_or_the_same_model(data, tmp_path_factory):
         elif kind == "repeat":
             raw[place:place] = raw[place : place + length]
         elif kind == "insert":
-            raw[place:place] = data.draw(
-                st.binary(max_size=4) | st.sampled_from([b"0", b" ", b"9", b"-", b"[", b"}"])
-            )
+            raw[place:place] = data.draw(st.binary(max_size=4) | st.sampled_from([b"0", b" ", b"9", b"-", b"[", b"}"]))
         elif place < len(raw):
             raw[place] = data.draw(st.integers(0, 255) | st.sampled_from(list(b'0123456789-.e,:[]{}" ')))
     path = tmp_path_factory.getbasetemp() / "mutated.json"

@@ -160,9 +160,7 @@ def test_threads_and_blocks_do_not_matter(n_threads, monkeypatch):
     assert other._predictor.block_rows < model._predictor.block_rows
     np.testing.assert_array_equal(other.predict_raw(X, n_threads=n_threads), expected_raw)
     np.testing.assert_array_equal(other.predict_leaf(X, n_threads=n_threads), expected_leaf)
-    np.testing.assert_array_equal(
-        np.vstack([other.predict_raw(row[None]) for row in X[:50]]), expected_raw[:50]
-    )
+    np.testing.assert_array_equal(np.vstack([other.predict_raw(row[None]) for row in X[:50]]), expected_raw[:50])
     stages = list(other.staged_raw(X, n_threads=n_threads))
     np.testing.assert_array_equal(stages[-1], expected_raw)
 
@@ -212,17 +210,15 @@ def test_add_tree_adds_to_scores_in_place(n_values):
     rng = np.random.default_rng(13)
     tree, X = random_tree(rng, 100, n_values), random_rows(rng, 5000)
     scores = rng.normal(size=(n_values, 5000))
-    expected = scores + tree.value[[find_leaf_naive(tree, row) for row in X]].T
-    alone = scores.copy()
+    outputs = tree.value[[find_leaf_naive(tree, row) for row in X]].T
+    expected, alone = scores + outputs, scores.copy()
     with Team(1) as one, Team(2) as two:
         add_tree(tree, X, scores, one)
         add_tree(tree, np.asfortranarray(X), alone, two)
         if n_values == 1:
             flat = np.zeros(5000)
             add_tree(tree, X, flat, two)
-            np.testing.assert_array_equal(
-                flat, expected[0] * 0 + tree.value[[find_leaf_naive(tree, r) for r in X], 0]
-            )
+            np.testing.assert_array_equal(flat, outputs[0])
     np.testing.assert_array_equal(scores, expected)
     np.testing.assert_array_equal(alone, expected)
 
@@ -241,9 +237,7 @@ def test_what_does_not_fit_is_refused():
         with pytest.raises(InvalidDataError, match="0 columns"):
             add_tree(model.trees[0], np.zeros((3, 0)), np.zeros(3), team)
         with pytest.raises(InvalidDataError, match=r"shape \(1, 3\).*2 values"):
-            add_tree(
-                random_tree(np.random.default_rng(0), 3, 2), np.zeros((3, N_FEATURES)), np.zeros(3), team
-            )
+            add_tree(random_tree(np.random.default_rng(0), 3, 2), np.zeros((3, N_FEATURES)), np.zeros(3), team)
 
 
 def test_integers_are_rows_too():

@@ -64,9 +64,7 @@ def read_metrics(evaluation: Evaluation, objective: str) -> list[Metric | Custom
     asked = [asked] if isinstance(asked, str) or callable(asked) else asked
     if not isinstance(asked, list | tuple) or not all(isinstance(m, str) or callable(m) for m in asked):
         given = repr(evaluation.eval_metric)
-        raise InvalidTypeError(
-            f"eval_metric must be a metric's name, a function or a list of these, got {given}."
-        )
+        raise InvalidTypeError(f"eval_metric must be a metric's name, a function or a list of these, got {given}.")
     names = [name for name in asked if isinstance(name, str)]
     if objective == "lambdarank" and "ndcg" in names:
         at = names.index("ndcg")
@@ -89,12 +87,8 @@ def _pairs(eval_set: Any) -> list[tuple[Any, Any]]:
         return []
     if isinstance(eval_set, tuple) and len(eval_set) == 2 and not isinstance(eval_set[0], tuple):
         eval_set = [eval_set]  # one pair, as it is often written
-    if not isinstance(eval_set, list | tuple) or not all(
-        isinstance(p, list | tuple) and len(p) == 2 for p in eval_set
-    ):
-        raise InvalidTypeError(
-            "eval_set must be a list of pairs (X, y), such as eval_set=[(X_valid, y_valid)]."
-        )
+    if not isinstance(eval_set, list | tuple) or not all(isinstance(p, list | tuple) and len(p) == 2 for p in eval_set):
+        raise InvalidTypeError("eval_set must be a list of pairs (X, y), such as eval_set=[(X_valid, y_valid)].")
     return [(X, y) for X, y in eval_set]
 
 
@@ -102,9 +96,7 @@ def _names(eval_names: Any, pairs: list[tuple[Any, Any]], train_data: tuple[Any,
     if eval_names is None:
         # The training data is told apart by its name, because it never decides about stopping.
         is_train = [X is train_data[0] and y is train_data[1] for X, y in pairs]
-        return [
-            "training" if same and not any(is_train[:i]) else f"valid_{i}" for i, same in enumerate(is_train)
-        ]
+        return ["training" if same and not any(is_train[:i]) else f"valid_{i}" for i, same in enumerate(is_train)]
     eval_names = [eval_names] if isinstance(eval_names, str) else eval_names
     names = _one_each(eval_names, len(pairs), "eval_names")
     if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
@@ -116,7 +108,5 @@ def _one_each(values: Any, n_sets: int, name: str) -> Sequence[Any]:
     if values is None:
         return [None] * n_sets
     if not isinstance(values, list | tuple) or len(values) != n_sets:
-        raise InvalidDataError(
-            f"{name} must be a list with one entry for each of the {n_sets} sets of eval_set."
-        )
+        raise InvalidDataError(f"{name} must be a list with one entry for each of the {n_sets} sets of eval_set.")
     return values

@@ -52,9 +52,7 @@ class _GBDT(Fitting):
     def _checked_parameters(self) -> dict[str, Any]:
         values = super()._checked_parameters()
         if values["subsample"] < 1 and values["subsample_freq"] == 0:
-            message = (
-                "subsample does nothing while subsample_freq is 0; set subsample_freq=1 to draw each time."
-            )
+            message = "subsample does nothing while subsample_freq is 0; set subsample_freq=1 to draw each time."
             warnings.warn(message, UserWarning, stacklevel=4)
         return values
 
@@ -187,10 +185,6 @@ class GBDTRanker(_GBDT, Values):
         ranks at which NDCG is measured. The other arguments are those of ``GBDTRegressor.fit``.
         """
         if eval_set is not None and eval_group is None and eval_qid is None:
-            raise InvalidDataError(
-                "eval_set of a ranker needs its queries; pass eval_group or eval_qid to fit."
-            )
-        evaluation = Evaluation(
-            eval_set, eval_names, eval_sample_weight, eval_group, eval_qid, eval_metric, eval_at
-        )
+            raise InvalidDataError("eval_set of a ranker needs its queries; pass eval_group or eval_qid to fit.")
+        evaluation = Evaluation(eval_set, eval_names, eval_sample_weight, eval_group, eval_qid, eval_metric, eval_at)
         return self._fit(X, y, sample_weight, evaluation, callbacks, init_model, (group, qid))

@@ -320,3 +320,16 @@ def grow_tree(trees, nodes, best, scratches, leads):
             return
         else:
             n_waits = wait_a_moment(n_waits)
+
+
+@njit
+def walk_levels(nodes, order, left_child):
+    """Nodes in level order, and the left child of each by its new number (0 for a leaf)."""
+    order[0] = 0
+    n_seen = 1
+    for i in range(len(order)):
+        child = nodes[order[i]].left_child
+        left_child[i] = n_seen if child > 0 else 0
+        if child > 0:
+            order[n_seen], order[n_seen + 1] = child, child + 1
+            n_seen += 2

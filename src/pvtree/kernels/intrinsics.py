@@ -18,9 +18,7 @@ yield_processor = types.ExternalFunction("SwitchToThread" if os.name == "nt" els
 
 def _address(context, builder, array_type, array, index):
     view = context.make_array(array_type)(context, builder, array)
-    return cgutils.get_item_pointer(
-        context, builder, array_type, view, [index], wraparound=False, boundscheck=False
-    )
+    return cgutils.get_item_pointer(context, builder, array_type, view, [index], wraparound=False, boundscheck=False)
 
 
 @intrinsic

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pvtree.dtypes import BLOCK, MISSING_BIN, N_BINS
+from pvtree.dtypes import BLOCK, MISSING_BIN, N_BINS, ONE
 from pvtree.kernels.intrinsics import int64_at, prefetch, uint8_at, uint32_at
 from pvtree.kernels.jit import njit
 
@@ -107,6 +107,19 @@ def add_leaf_values(start, stop, rows, leaf_stop, leaf_buffer, value, scores):
             scores[rows[buffer, place]] += value[leaf]
         i = end
         leaf += 1
+
+
+@njit
+def sum_by_leaf(start, stop, rows, leaf_stop, leaf_buffer, copies, values, sums):
+    """sums[leaf] = sum of the rows' values, as often as each is in the sample, for the leaves start:stop."""
+    for leaf in range(start, stop):
+        first = leaf_stop[leaf - 1] if leaf > 0 else 0
+        buffer = leaf_buffer[leaf]
+        for place in range(first, leaf_stop[leaf]):
+            row = rows[buffer, place]
+            times = np.int64(copies[row]) if len(copies) > 0 else ONE
+            for j in range(values.shape[1]):
+                sums[leaf, j] += times * values[row, j]
 
 
 @njit
