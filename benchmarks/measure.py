@@ -112,8 +112,9 @@ def mean_ndcg(part, scores, k: int) -> float:
     for size in part.group:
         gain = 2.0 ** part.y[first : first + size] - 1.0
         order = np.argsort(-scores[first : first + size], kind="stable")
-        best = np.sort(gain)[::-1][:k] @ discount
-        total += gain[order[:k]] @ discount / best if best > 0 else 1.0
+        shown = discount[:size]
+        best = np.sort(gain)[::-1][:k] @ shown
+        total += gain[order[:k]] @ shown / best if best > 0 else 1.0
         first += size
     return total / len(part.group)
 

@@ -32,12 +32,10 @@ SCALING_FEATURES = [(125_000, n_features) for n_features in (100, 200, 400, 800)
 
 def main() -> None:
     options = read_options()
-    results: dict[str, Any] = {}
-    if options.store and options.store.exists():
-        results = json.loads(options.store.read_text())
+    results = stored(options.store)
     with tempfile.TemporaryDirectory(prefix="pvtree-bench-") as folder:
         bench = Bench(Path(folder), options.threads)
-        results["environment"] = environment(options.threads)
+        load = os.getloadavg()[0]
         print(results["environment"], flush=True)
         if "pvtree" in options.libraries:
             results["start_up"] = bench.start_up()
@@ -51,6 +49,7 @@ def main() -> None:
                 "metric": task.metric,
                 "command": command(),
                 "repeats": repeats,
+                "conditions": f"{options.threads} threads, load {load:.1f} before the start",
                 "runs": runs,
             }
             keep(options.store, results)
@@ -174,12 +173,23 @@ def shown(figures: dict[str, float]) -> str:
     return ", ".join(f"{name} {value:.5g}" for name, value in figures.items())
 
 
+def stored(path: Path | None) -> dict[str, Any]:
+    """Measurements of earlier runs, if they come from the same machine and versions."""
+    here = environment()
+    if path and path.exists():
+        results = json.loads(path.read_text())
+        if results["environment"] == here:
+            return results
+        print(f"{path} is from another machine or other versions and starts anew.")
+    return {"environment": here}
+
+
 def keep(path: Path | None, results: dict[str, Any]) -> None:
     if path:
         path.write_text(json.dumps(results, indent=1))
 
 
-def environment(n_threads: int) -> str:
+def environment() -> str:
     """The machine and the versions, in one line."""
     model = platform.processor() or platform.machine()
     if Path("/proc/cpuinfo").exists():
@@ -187,11 +197,8 @@ def environment(n_threads: int) -> str:
         model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), model)
     packages = ["pvtree", "lightgbm", "xgboost", "scikit-learn", "numba", "numpy"]
     versions = ", ".join(f"{package} {installed(package)}" for package in packages)
-    return (
-        f"{model}, {os.cpu_count()} cores, {n_threads} threads used, "
-        f"load {os.getloadavg()[0]:.1f} before the start; {platform.system()}, "
-        f"Python {platform.python_version()}, {versions}."
-    )
+    python = platform.python_version()
+    return f"{model}, {os.cpu_count()} cores, {platform.system()}, Python {python}, {versions}"
 
 
 def installed(package: str) -> str:
@@ -213,13 +220,13 @@ def command() -> str:
 
 def report(results: dict[str, Any]) -> str:
     """All tables, with what a reader needs to repeat them."""
-    parts = [f"Machine: {results['environment']}"]
+    parts = [f"Machine: {results['environment']}."]
     for name in TASKS:
         if name in results:
             result = results[name]
             parts += [
                 f"## {result['title']}",
-                f"Median of {result['repeats']}, `{result['command']}`. "
+                f"Median of {result['repeats']}; {result['conditions']}; `{result['command']}`. "
                 "In brackets: how many times as good as the best peer.",
                 task_table(result["runs"], result["metric"]),
             ]
@@ -245,10 +252,11 @@ def summary(results: dict[str, Any]) -> str:
         for name in TASKS
         if name in results
     }
+    commands = sorted({f"`{results[name]['command']}`" for name in tasks})
     return (
-        "pvtree / best peer of each figure, measured by `make bench`; "
+        f"pvtree / best peer of each figure, measured by {', '.join(commands)}; "
         "every library's figures are in [docs/benchmarks.md](docs/benchmarks.md).\n\n"
-        f"{summary_table(tasks)}\n\n{results['environment']}"
+        f"{summary_table(tasks)}\n\n{results['environment']}."
     )
 
 

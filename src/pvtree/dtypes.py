@@ -12,6 +12,9 @@ import numpy as np
 BLOCK = np.int64(16)
 # uint8 bins: bin 0 is "missing" (for categories also "unseen"), 1..255 are ordered values or categories.
 N_BINS = np.int64(256)
+# Words between two lanes of a block's packed histogram. Not 256: then equal bins of all lanes would share the low
+# bits of their addresses, which processors take for the same address (half again as slow on sparse columns).
+LANE_STRIDE = np.int64(264)
 MISSING_BIN = np.int64(0)
 MAX_BIN = 255
 # Rows that a packed word can take before one of its fields could overflow. Nodes up to this size keep their

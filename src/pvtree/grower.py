@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pvtree.dtypes import BLOCK, CAPACITY, N_BINS, BinnedRows, Layout
+from pvtree.dtypes import BLOCK, CAPACITY, LANE_STRIDE, N_BINS, BinnedRows, Layout
 from pvtree.kernels.evaluate import GROUP
 from pvtree.kernels.grow import grow_tree, walk_levels
 from pvtree.kernels.memory import CANDIDATE, NODE, SCRATCH, TREE, fill_record
@@ -115,7 +115,7 @@ class Grower:
     def _scratch_arrays(self) -> dict[str, np.ndarray]:
         n_fields = self.layout.n_fields
         return {
-            "packed": np.empty(self.layout.n_planes * BLOCK * N_BINS, np.int64),
+            "packed": np.empty(self.layout.n_planes * BLOCK * LANE_STRIDE, np.int64),
             "wide": np.empty(BLOCK * n_fields * N_BINS, np.int64),
             "fields": np.empty(n_fields * N_BINS, np.int64),
             "left": np.empty((n_fields, N_BINS), np.int64),

@@ -248,3 +248,12 @@ def test_training_goes_on_where_a_model_stopped() -> None:
     half = fit(X, y, params_of("binary", n_estimators=3, **SAMPLED))
     rest = fit(X, y, params_of("binary", n_estimators=3, **SAMPLED), init_model=half)
     assert rest.to_json() == whole.to_json()
+
+
+@pytest.mark.xfail(strict=True, reason="a root whose hessians all round to 0 still takes a step")
+def test_a_sample_without_the_heaviest_row_takes_no_giant_steps() -> None:
+    X, y = small_data("binary")
+    weight = np.ones(len(y))
+    weight[0] = 1e5
+    params = params_of("binary", n_estimators=20, subsample=0.5, subsample_freq=1)
+    assert np.abs(fit(X, y, params, weight=weight).predict_raw(X)).max() < 100

@@ -156,4 +156,16 @@ def test_weights_shift_leaves_towards_the_heavier_rows(n_classes: int) -> None:
             expected = np.bincount(y[here].astype(int), weight[here], n_classes) / weight[here].sum()
         else:
             expected = np.average(y[here], weights=weight[here])
-        assert_allclose(raw, expected, atol=3e-3)
+        # Weights of classes are kept to 12 bits; sums of weighted labels are exact.
+        assert_allclose(raw, expected, atol=1e-3 if n_classes else 1e-9)
+
+
+@pytest.mark.xfail(strict=True, reason="weights are scaled by a row that is not in the tree's sample")
+@pytest.mark.parametrize("n_classes", [0, 2])
+def test_trees_without_the_heaviest_row_still_learn(n_classes: int) -> None:
+    X, y = rows_of(n_classes)
+    weight = np.ones(N_ROWS)
+    weight[0] = 1e6
+    model = train(X, y, params_of(n_classes, n_estimators=20), weight=weight).model
+    assert np.isfinite(model.predict_raw(X)).all()
+    assert max(tree.n_leaves for tree in model.trees if tree.weight[0] < 1e5) > 10

@@ -117,7 +117,7 @@ def test_very_few_rows(n_rows: int) -> None:
     bins = np.arange(1, n_rows + 1)[:, None]
     tree = grow(name, bins, 10 * bins, make_rules(name))
     assert (tree.feature < 0).sum() == n_rows
-    assert_array_equal(tree.leaf_stop - tree.leaf_start, 1)
+    assert_array_equal(tree.leaf_stop, np.arange(1, n_rows + 1))
 
 
 def test_every_leaf_of_a_fully_grown_tree_is_pure() -> None:

@@ -174,6 +174,7 @@ class Fitting(Estimator):
         self.evals_result_ = result.evals_result
         self.best_iteration_ = result.best_iteration
         self.best_score_ = result.best_score
+        self.timings_ = result.timings
         self.n_iter_ = result.model.n_iterations
         self.n_features_in_ = data.columns.n_features
         if data.classes is not None:

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from pvtree.dtypes import BLOCK, N_BINS, NONE, ONE, ZERO
+from pvtree.dtypes import BLOCK, LANE_STRIDE, N_BINS, NONE, ONE, ZERO
 from pvtree.kernels.histogram import histogram_of_block, histogram_of_feature, pack_fields, unpack_add
 from pvtree.kernels.intrinsics import int64_at, uint8_at, uint32_at, uint64_at
 from pvtree.kernels.jit import njit
@@ -55,20 +55,20 @@ def store_histogram(lane, feature, is_wide, slot, n_bins, tree, scratch):
             copy_bins(pool, to, wide, (lane * tree.n_fields + j) * N_BINS, n_bins)
     else:
         pool = int64_at(tree.narrow_pool, (tree.n_narrow_slots, tree.n_features * tree.n_planes * tree.stride))[slot]
-        packed = int64_at(scratch.packed, tree.n_planes * BLOCK * N_BINS)
+        packed = int64_at(scratch.packed, tree.n_planes * BLOCK * LANE_STRIDE)
         for plane in range(tree.n_planes):
             to = (feature * tree.n_planes + plane) * tree.stride
-            copy_bins(pool, to, packed, (plane * BLOCK + lane) * N_BINS, n_bins)
+            copy_bins(pool, to, packed, (plane * BLOCK + lane) * LANE_STRIDE, n_bins)
 
 
 @njit
 def subtract_narrow(lane, feature, slot, n_bins, tree, scratch):
     """sibling = parent - node on packed words, in the parent's own place; returns (pool, base)."""
     pool = int64_at(tree.narrow_pool, (tree.n_narrow_slots, tree.n_features * tree.n_planes * tree.stride))[slot]
-    packed = int64_at(scratch.packed, tree.n_planes * BLOCK * N_BINS)
+    packed = int64_at(scratch.packed, tree.n_planes * BLOCK * LANE_STRIDE)
     base = feature * tree.n_planes * tree.stride
     for plane in range(tree.n_planes):
-        subtract_bins(pool, base + plane * tree.stride, packed, (plane * BLOCK + lane) * N_BINS, n_bins)
+        subtract_bins(pool, base + plane * tree.stride, packed, (plane * BLOCK + lane) * LANE_STRIDE, n_bins)
     return pool, base
 
 
@@ -82,8 +82,8 @@ def subtract_wide(lane, feature, is_wide, slot, n_bins, tree, scratch):
         for j in range(tree.n_fields):
             subtract_bins(pool, base + j * tree.stride, wide, (lane * tree.n_fields + j) * N_BINS, n_bins)
     else:
-        packed = int64_at(scratch.packed, tree.n_planes * BLOCK * N_BINS)
-        unpack_add(packed, lane * N_BINS, BLOCK * N_BINS, n_bins + 1, tree, pool, base, tree.stride, NONE)
+        packed = int64_at(scratch.packed, tree.n_planes * BLOCK * LANE_STRIDE)
+        unpack_add(packed, lane * LANE_STRIDE, BLOCK * LANE_STRIDE, n_bins + 1, tree, pool, base, tree.stride, NONE)
     return pool, base
 
 
@@ -125,7 +125,7 @@ def evaluate_block(item, tree, nodes, best, scratch):
     in_tree = uint8_at(tree.in_tree, tree.n_features)
     allowed = uint8_at(tree.allowed, (2, tree.n_features))
     sums = int64_at(tree.sums, (tree.n_nodes, tree.n_fields))
-    packed = int64_at(scratch.packed, tree.n_planes * BLOCK * N_BINS)
+    packed = int64_at(scratch.packed, tree.n_planes * BLOCK * LANE_STRIDE)
     wide = int64_at(scratch.wide, BLOCK * tree.n_fields * N_BINS)
     buffer = nodes[node].buffer
     first = block_start[block]
@@ -150,7 +150,7 @@ def evaluate_block(item, tree, nodes, best, scratch):
         for row in range(2):  # the node itself, then its sibling
             if row == 0:
                 who, score, search = node, own_score, search_node
-                hist, base, step, wide_now = packed, lane * N_BINS, BLOCK * N_BINS, ZERO
+                hist, base, step, wide_now = packed, lane * LANE_STRIDE, BLOCK * LANE_STRIDE, ZERO
                 if is_wide:
                     hist, base, step, wide_now = wide, lane * tree.n_fields * N_BINS, N_BINS, ONE
             else:
@@ -179,7 +179,7 @@ def evaluate_features(item, tree, nodes, best, scratch):
     is_categorical = uint8_at(tree.is_categorical, tree.n_features)
     chosen = int64_at(tree.chosen, (2, tree.n_sampled))
     own_sums = int64_at(tree.sums, (tree.n_nodes, tree.n_fields))[node]
-    packed = int64_at(scratch.packed, tree.n_planes * BLOCK * N_BINS)
+    packed = int64_at(scratch.packed, tree.n_planes * BLOCK * LANE_STRIDE)
     wide = int64_at(scratch.wide, BLOCK * tree.n_fields * N_BINS)
     buffer = nodes[node].buffer
     own_score = node_score(own_sums, tree)

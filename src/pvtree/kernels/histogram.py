@@ -4,39 +4,54 @@ from __future__ import annotations
 
 import numpy as np
 
-from pvtree.dtypes import BLOCK, CAPACITY, COUNT_BITS, N_BINS, ONE, ZERO
+from pvtree.dtypes import BLOCK, CAPACITY, COUNT_BITS, LANE_STRIDE, N_BINS, ONE, ZERO
 from pvtree.kernels.intrinsics import int64_at, prefetch
 from pvtree.kernels.jit import njit
 
 _AHEAD = 16  # rows between the prefetch of a row's block and its use
 
 
+def _adder(n_lanes):
+    """A loop over rows whose number of lanes is a constant, so that the compiler unrolls them."""
+
+    @njit
+    def add_lanes(block_bins, rows, words, start, stop, packed):
+        last = len(rows) - 1
+        for i in range(start, stop):
+            prefetch(block_bins, np.intp(rows[min(i + _AHEAD, last)]) * BLOCK)
+            at = np.intp(rows[i]) * BLOCK
+            word = words[i]
+            for lane in range(n_lanes):
+                packed[lane * LANE_STRIDE + block_bins[at + lane]] += word
+
+    return add_lanes
+
+
+_add_4, _add_8, _add_12, _add_16 = (_adder(np.int64(n_lanes)) for n_lanes in (4, 8, 12, 16))
+
+
 @njit
 def accumulate_block(block_bins, n_lanes, rows, words, planes, start, stop, packed):
-    """Add the words of ``rows[start:stop]`` to ``packed``, laid out (plane, lane, bin), for one block."""
-    last = len(rows) - 1
+    """Add the words of ``rows[start:stop]`` to ``packed``, laid out (plane, lane, LANE_STRIDE), for one block.
+
+    Lanes past ``n_lanes`` hold bin 0; adding some of them up costs less than a loop that leaves them out.
+    """
     if len(planes) > 0:  # several planes of classes
+        last = len(rows) - 1
         for i in range(start, stop):
             prefetch(block_bins, np.intp(rows[min(i + _AHEAD, last)]) * BLOCK)
             at = np.intp(rows[i]) * BLOCK
-            base = np.intp(planes[i]) * (BLOCK * N_BINS)
+            base = np.intp(planes[i]) * (BLOCK * LANE_STRIDE)
             for lane in range(n_lanes):
-                packed[base + lane * N_BINS + block_bins[at + lane]] += words[i]
-    elif n_lanes == BLOCK:  # the constant trip count lets the compiler unroll the lanes
-        for i in range(start, stop):
-            prefetch(block_bins, np.intp(rows[min(i + _AHEAD, last)]) * BLOCK)
-            at = np.intp(rows[i]) * BLOCK
-            word = words[i]
-            for lane in range(BLOCK):
-                packed[lane * N_BINS + block_bins[at + lane]] += word
-    else:  # groups of four: lanes past n_lanes hold bin 0 and are never read
-        for i in range(start, stop):
-            prefetch(block_bins, np.intp(rows[min(i + _AHEAD, last)]) * BLOCK)
-            at = np.intp(rows[i]) * BLOCK
-            word = words[i]
-            for lane in range(0, n_lanes, 4):
-                for k in range(4):
-                    packed[(lane + k) * N_BINS + block_bins[at + lane + k]] += word
+                packed[base + lane * LANE_STRIDE + block_bins[at + lane]] += words[i]
+    elif n_lanes > 12:
+        _add_16(block_bins, rows, words, start, stop, packed)
+    elif n_lanes > 8:
+        _add_12(block_bins, rows, words, start, stop, packed)
+    elif n_lanes > 4:
+        _add_8(block_bins, rows, words, start, stop, packed)
+    else:
+        _add_4(block_bins, rows, words, start, stop, packed)
 
 
 @njit
@@ -46,7 +61,7 @@ def accumulate_naive(block_bins, n_lanes, rows, words, planes, start, stop, pack
         plane = planes[i] if len(planes) > 0 else 0
         for lane in range(n_lanes):
             bin_idx = block_bins[np.intp(rows[i]) * BLOCK + lane]
-            packed[(plane * BLOCK + lane) * N_BINS + bin_idx] += words[i]
+            packed[(plane * BLOCK + lane) * LANE_STRIDE + bin_idx] += words[i]
 
 
 @njit
@@ -112,7 +127,7 @@ def histogram_of_block(block_bins, n_lanes, rows, words, planes, start, stop, tr
 
     Returns 1 if the result is wide. ``wide`` is laid out (lane, field, bin).
     """
-    used = tree.n_planes * BLOCK * N_BINS
+    used = tree.n_planes * BLOCK * LANE_STRIDE
     is_wide = np.int64(stop - start > CAPACITY)
     if is_wide:
         wide[: n_lanes * tree.n_fields * N_BINS] = 0
@@ -122,7 +137,7 @@ def histogram_of_block(block_bins, n_lanes, rows, words, planes, start, stop, tr
         if is_wide:
             for lane in range(n_lanes):
                 to = lane * tree.n_fields * N_BINS
-                unpack_add(packed, lane * N_BINS, BLOCK * N_BINS, N_BINS, tree, wide, to, N_BINS, ONE)
+                unpack_add(packed, lane * LANE_STRIDE, BLOCK * LANE_STRIDE, N_BINS, tree, wide, to, N_BINS, ONE)
     return is_wide
 
 

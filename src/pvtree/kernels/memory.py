@@ -80,7 +80,7 @@ CANDIDATE = np.dtype([("gain", _FLOAT), ("feature", _INT), ("split_bin", _INT), 
 # Scratch of one thread.
 SCRATCH = np.dtype(
     [
-        ("packed", _ADDRESS),  # int64 (n_planes * BLOCK * N_BINS,)
+        ("packed", _ADDRESS),  # int64 (n_planes * BLOCK * LANE_STRIDE,)
         ("wide", _ADDRESS),  # int64 (BLOCK * n_fields * N_BINS,)
         ("fields", _ADDRESS),  # int64 (n_fields * N_BINS,): a categorical or many-class feature, decoded
         ("left", _ADDRESS),  # int64 (n_fields, N_BINS): left-hand sums at each boundary
