@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from packed_rows import FULL, LAYOUTS, as_blocks, fields_of, histogram, layout_record, pack, random_values
 
+from pvtree.dtypes import LANE_STRIDE
 from pvtree.kernels.histogram import (
     accumulate_block,
     accumulate_feature,
@@ -36,21 +37,22 @@ def test_a_block_equals_its_naive_twin_and_plain_sums(n_lanes: int, planes: str)
     n_planes = LAYOUTS[name].n_planes
     rows = rng.permutation(N_ROWS).astype(np.uint32)
     start, stop = 37, N_ROWS - 11
-    fast, naive = (np.zeros(n_planes * 16 * 256, np.int64) for _ in range(2))
-    accumulate_block(block, np.int64(n_lanes), rows, words, plane, start, stop, fast)
-    accumulate_naive(block, np.int64(n_lanes), rows, words, plane, start, stop, naive)
+    fast, naive = (np.zeros((n_planes, 16, LANE_STRIDE), np.int64) for _ in range(2))
+    accumulate_block(block, np.int64(n_lanes), rows, words, plane, start, stop, fast.reshape(-1))
+    accumulate_naive(block, np.int64(n_lanes), rows, words, plane, start, stop, naive.reshape(-1))
     in_use = np.arange(16) < n_lanes
-    assert_array_equal(fast.reshape(n_planes, 16, 256)[:, in_use], naive.reshape(n_planes, 16, 256)[:, in_use])
+    fast, naive = fast[:, in_use, :256], naive[:, in_use, :256]
+    assert_array_equal(fast, naive)
     places = np.arange(start, stop)
     for p in range(n_planes):
         here = places[plane[places] == p] if len(plane) else places
         for lane in range(n_lanes):
             expected = histogram(bins[rows[here], lane], words[here, None])[0]
-            assert_array_equal(naive.reshape(n_planes, 16, 256)[p, lane], expected)
+            assert_array_equal(naive[p, lane], expected)
             single = np.zeros(n_planes * 256, np.int64)
             if p == 0:
                 accumulate_feature(block, np.int64(lane), rows, words, plane, start, stop, single)
-                assert_array_equal(single.reshape(n_planes, 256), naive.reshape(n_planes, 16, 256)[:, lane])
+                assert_array_equal(single.reshape(n_planes, 256), naive[:, lane])
 
 
 @pytest.mark.parametrize("n_rows", [FULL - 1, FULL, FULL + 1, 2 * FULL + 5])
@@ -68,7 +70,8 @@ def test_nodes_of_any_size_equal_plain_sums(name: str, n_rows: int) -> None:
     words, planes = pack(values, name)
     fields = fields_of(values, planes, layout)
     rows, tree = np.arange(n_rows, dtype=np.uint32), layout_record(layout)
-    packed, wide = np.zeros(layout.n_planes * 16 * 256, np.int64), np.zeros(16 * layout.n_fields * 256, np.int64)
+    packed = np.zeros(layout.n_planes * 16 * LANE_STRIDE, np.int64)
+    wide = np.zeros(16 * layout.n_fields * 256, np.int64)
     start, stop = np.int64(0), np.int64(n_rows)
     is_wide = histogram_of_block(block, np.int64(3), rows, words, planes, start, stop, tree, packed, wide)
     assert is_wide == (n_rows > FULL)
@@ -77,7 +80,7 @@ def test_nodes_of_any_size_equal_plain_sums(name: str, n_rows: int) -> None:
             found = wide.reshape(16, layout.n_fields, 256)[lane]
             assert_array_equal(found, histogram(bins[:, lane], fields))
         else:
-            found = packed.reshape(layout.n_planes, 16, 256)[:, lane]
+            found = packed.reshape(layout.n_planes, 16, LANE_STRIDE)[:, lane, :256]
             plane = planes if len(planes) else np.zeros(n_rows, np.int64)
             one_hot = (plane[:, None] == np.arange(layout.n_planes)) * words[:, None]
             assert_array_equal(found, histogram(bins[:, lane], one_hot))

@@ -55,6 +55,18 @@ def test_wide_histograms_give_the_same_split(name: str, is_categorical: bool) ->
         assert_same(name, grow(name, bins, values, rules, categorical), nodes, categorical)
 
 
+@pytest.mark.parametrize("is_categorical", [False, True])
+def test_of_equal_boundaries_the_first_wins(is_categorical: bool) -> None:
+    """Gradients of -1, 0 and 1 in bins of one row each: many boundaries are equally good."""
+    rng, categorical = np.random.default_rng(6), (0,) if is_categorical else ()
+    name, rules = "gradient constant", make_rules("gradient constant", max_leaves=2)
+    for _ in range(60):
+        n_rows = int(rng.integers(2, 12))
+        bins, values = rng.permutation(n_rows)[:, None], rng.integers(-1, 2, (n_rows, 1))
+        nodes = brute_force(name, bins, values, rules, categorical)
+        assert_same(name, grow(name, bins, values, rules, categorical), nodes, categorical)
+
+
 def test_rounding_noise_is_no_gain() -> None:
     """Every bin has the same mean: gains are zero but for the last bits of the division."""
     bins = np.repeat(np.arange(1, 8), 3)[:, None]
