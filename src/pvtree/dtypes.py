@@ -17,10 +17,9 @@ N_BINS = np.int64(256)
 LANE_STRIDE = np.int64(264)
 MISSING_BIN = np.int64(0)
 MAX_BIN = 255
-# Rows that a packed word can take before one of its fields could overflow. Nodes up to this size keep their
-# histogram packed ("narrow", one word a bin); larger ones keep one int64 per field ("wide").
-CAPACITY = np.int64(8192)
-COUNT_BITS = int(CAPACITY).bit_length()
+# The most rows that a packed word ever takes: its count field has room for them.
+MAX_CAPACITY = 8192
+COUNT_BITS = MAX_CAPACITY.bit_length()
 
 ZERO, ONE, NONE = np.int64(0), np.int64(1), np.int64(-1)
 GRADIENT, ENTROPY = 0, 1  # criterion: second-order (and variance) gain, or information gain of class counts
@@ -51,6 +50,9 @@ class Layout(NamedTuple):
     Many classes take several planes of words; a row belongs to exactly one plane, which counts it.
     """
 
+    # Rows that a word can take before one of its fields could overflow. Nodes up to this size keep their histogram
+    # packed ("narrow", one word a bin); larger ones keep one int64 per field ("wide").
+    capacity: int
     n_planes: int
     plane: np.ndarray  # int64 (n_values,)
     shift: np.ndarray  # int64 (n_values,)

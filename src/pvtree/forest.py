@@ -23,7 +23,9 @@ class Planter:
     """Grows the trees of a forest on one shard, one at a time."""
 
     def __init__(self, shard: Shard, params: Params, team: Team) -> None:
-        self.shard, self.params, self.team = shard, params, team
+        # Definition 2.1 knows no smoothing of categories.
+        self.shard, self.params, self.team = shard, replace(params, cat_smooth=0.0, cat_l2=0.0), team
+        params = self.params
         kind = weight_kind(shard.weight, params.bootstrap)
         self.weight = np.empty(0) if shard.weight is None else shard.weight
         self.counted = shard.counted

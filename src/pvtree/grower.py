@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from pvtree.dtypes import BLOCK, CAPACITY, LANE_STRIDE, N_BINS, BinnedRows, Layout
+from pvtree.dtypes import BLOCK, LANE_STRIDE, N_BINS, BinnedRows, Layout
 from pvtree.kernels.evaluate import GROUP
 from pvtree.kernels.grow import grow_tree, walk_levels
 from pvtree.kernels.memory import CANDIDATE, NODE, SCRATCH, TREE, fill_record
 from pvtree.kernels.quantize import sum_words
 from pvtree.kernels.route import CHUNK
-from pvtree.kernels.split import TABLE_SIZE
+from pvtree.kernels.split import TABLE_SIZE, fill_x_log_x
 from pvtree.kernels.work_sharing import SYNC_SIZE
 from pvtree.team import Team
 
@@ -74,7 +74,8 @@ class Grower:
         n_features, n_fields = data.n_features, layout.n_fields
         n_groups = max(len(data.block_start) - 1, -(-n_sampled // GROUP))
         singly = 0 < n_sampled < (_SINGLY_BELOW if max_leaves else _SINGLY_BELOW_UNLIMITED) * n_features
-        x = np.arange(TABLE_SIZE, dtype=np.float64)
+        table = np.empty(TABLE_SIZE)
+        fill_x_log_x(table)
         self.rows = np.empty((2, n_places), np.uint32)
         self.words = np.empty((2, n_places), np.int64)
         self.planes = np.empty((2, n_places if layout.n_planes > 1 else 0), np.uint8)
@@ -88,9 +89,10 @@ class Grower:
             "chunk_left": np.empty(n_places // CHUNK + 2, np.int64),
             "allowed": np.empty((2, n_features), np.uint8), "chosen": np.empty((2, n_sampled), np.int64),
             "best_sums": np.empty((2 * n_groups, n_fields), np.int64),
-            "best_set": np.zeros((2 * n_groups, 4), np.uint64), "table": x * np.log(np.maximum(x, 1.0)),
+            "best_set": np.zeros((2 * n_groups, 4), np.uint64), "table": table,
             "n_blocks": len(data.block_start) - 1, "n_features": n_features, "n_all_rows": data.n_rows,
-            "n_places": n_places, "n_planes": layout.n_planes, "n_values": len(layout.shift), "n_fields": n_fields,
+            "n_places": n_places, "capacity": layout.capacity, "n_planes": layout.n_planes,
+            "n_values": len(layout.shift), "n_fields": n_fields,
             "stride": int(data.n_bins.max()) + 1, "n_groups": n_groups, "singly": int(singly),
             "tree_features": np.empty(n_features, np.int64), "in_tree": np.empty(n_features, np.uint8),
             "sync": np.empty(SYNC_SIZE, np.int64),
@@ -107,7 +109,7 @@ class Grower:
         narrow = a["n_features"] * layout.n_planes * a["stride"]
         wide = a["n_features"] * layout.n_fields * a["stride"]
         a["n_narrow_slots"] = min(slots, max(4, _POOL_BYTES // (8 * narrow)))
-        a["n_wide_slots"] = min(slots, n_places // CAPACITY + 1, max(4, _POOL_BYTES // (8 * wide)))
+        a["n_wide_slots"] = min(slots, n_places // layout.capacity + 1, max(4, _POOL_BYTES // (8 * wide)))
         a["narrow_pool"] = np.empty((a["n_narrow_slots"], narrow), np.int64)
         a["wide_pool"] = np.empty((a["n_wide_slots"], wide), np.int64)
         a["free_slots"] = np.empty((2, max(a["n_narrow_slots"], a["n_wide_slots"]) + 1), np.int64)
@@ -167,8 +169,8 @@ class Grower:
         layout = self.layout
         self.root_sums = np.zeros(layout.n_fields, np.int64)
         sum_words(
-            self.words[0, :n_rows], self.planes[0, :n_rows], layout.n_planes, layout.plane, layout.shift,
-            layout.mask, self.root_sums,
+            self.words[0, :n_rows], self.planes[0, :n_rows], layout.capacity, layout.n_planes, layout.plane,
+            layout.shift, layout.mask, self.root_sums,
         )  # fmt: skip
         return self.root_sums
 

@@ -11,7 +11,7 @@ from pvtree.dataset import Shard
 from pvtree.dtypes import ENTROPY, GRADIENT, Layout
 from pvtree.grower import Grower, GrownTree, Rules
 from pvtree.kernels.quantize import largest_magnitude, pack_classes, pack_gradients
-from pvtree.kernels.route import add_leaf_values, add_routed_values, sum_by_leaf
+from pvtree.kernels.route import add_leaf_values, add_routed_values, sum_by_leaf, sum_upwards
 from pvtree.layouts import MAX_COPIES, class_layout, gradient_layout
 from pvtree.model import Tree
 from pvtree.params import Params
@@ -44,13 +44,6 @@ class TreeMaker:
             key=tree_key(p, number), n_sampled=self.n_sampled, **scales,
         )  # fmt: skip
         return self.grower.grow(n_rows, rules, tree_features(p, number, self.data.n_features))
-
-    def _scale(self, values: np.ndarray, copies: np.ndarray, limit: int) -> float:
-        """The real number that one integer step stands for, so that the largest value just fits its field."""
-        largest = float(largest_magnitude(values))
-        if len(copies) > 0:
-            largest *= MAX_COPIES  # not the most copies drawn: no worker knows that alone
-        return largest / float(limit) if largest > 0 else 1.0
 
     def _finish(self, grown: GrownTree, value: np.ndarray, weight: np.ndarray) -> Tree:
         """Bins become thresholds, and category sets get a table of their own."""
@@ -94,7 +87,8 @@ class GradientTreeMaker(TreeMaker):
     """Trees by second-order gain, which with unit hessians and no penalty is variance gain."""
 
     def __init__(self, shard: Shard, hessian: str, params: Params, team: Team) -> None:
-        super().__init__(shard, gradient_layout(shard.n_rows, hessian), params, team)
+        precise = params.criterion == "variance"
+        super().__init__(shard, gradient_layout(shard.n_rows, hessian, precise), params, team)
         self.hessian = hessian
 
     def make(
@@ -110,15 +104,16 @@ class GradientTreeMaker(TreeMaker):
         """``hess`` is empty where it is the same for every row."""
         layout, params = self.layout, self.params
         variance = params.criterion == "variance"
-        grad_scale = self._scale(grad, copies, layout.limit[-1])
-        hess_scale = constant_hessian
-        if self.hessian == "real":
-            hess_scale = self._scale(hess, copies, layout.limit[0])
         n_rows = self.data.n_rows if row_ids is None else len(row_ids)
+        row_ids = _NO_ROWS if row_ids is None else row_ids
+        largest_grad = float(largest_magnitude(grad, row_ids))
+        largest_hess = float(largest_magnitude(hess, row_ids)) if self.hessian == "real" else 0.0
+        grad_scale = _step(largest_grad, copies, layout.limit[-1])
+        hess_scale = _step(largest_hess, copies, layout.limit[0]) if self.hessian == "real" else constant_hessian
         has_field = self.hessian != "constant"
         shift = np.array([layout.shift[0] if has_field else -1, layout.shift[-1]])
         self.team.for_blocks(
-            pack_gradients, n_rows, _NO_ROWS if row_ids is None else row_ids, grad, hess, copies,
+            pack_gradients, n_rows, row_ids, grad, hess, copies,
             np.array([1.0 / hess_scale, 1.0 / grad_scale]), shift, variance, np.uint64(tree_key(params, number)),
             self.first_row, self.grower.rows[0], self.grower.words[0],
         )  # fmt: skip
@@ -127,36 +122,33 @@ class GradientTreeMaker(TreeMaker):
         total = float(sums[hess_field]) * hess_scale
         grown = self._grow(
             n_rows, number, criterion=GRADIENT, hess_field=hess_field, grad_scale=grad_scale, hess_scale=hess_scale,
-            gain_scale=1.0 / total if variance else 1.0,
+            gain_scale=1.0 / total if variance and total > 0.0 else 1.0,
             # With real weights the labels of a pure node differ by their rounding: such a gain is no gain.
-            noise=16.0 * grad_scale**2 * n_rows / total if variance and self.hessian == "real" else 0.0,
+            noise=16.0 * grad_scale**2 * n_rows / max(total, _LEAST_HESSIAN)
+            if variance and self.hessian == "real"
+            else 0.0,
         )  # fmt: skip
         g = grown.sums[:, -1] * grad_scale
         h = grown.sums[:, hess_field] * hess_scale
-        if variance and self.hessian == "real":
-            g, h = self._exact_sums(grown, grad, hess, copies)
+        if self.hessian == "real":
+            g, h = self._exact_sums(grown, grad, hess, copies, (largest_grad, largest_hess))
         step = np.sign(g) * np.maximum(np.abs(g) - params.reg_alpha, 0.0)
         curvature = h + params.reg_lambda
         value = np.where(curvature > 0.0, -shrinkage * step / np.where(curvature > 0.0, curvature, 1.0), 0.0)
         return grown, self._finish(grown, value[:, None], h)
 
     def _exact_sums(
-        self, grown: GrownTree, grad: np.ndarray, hess: np.ndarray, copies: np.ndarray
+        self, grown: GrownTree, grad: np.ndarray, hess: np.ndarray, copies: np.ndarray, largest: tuple[float, float]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """(G, H) of every node in 62-bit fixed point: packed words are too short for the means of weighted labels."""
-        values = np.stack([grad, hess], axis=1)  # (n_rows, 2)
-        largest = np.maximum(np.abs(values).max(axis=0, initial=0.0), _LEAST_HESSIAN)
-        scale = largest * (MAX_COPIES * len(values)) / 2.0**62
+        """(G, H) of every node in 62-bit fixed point: packed words choose splits, but are too short for leaf values."""
+        room = 2.0**62 / (MAX_COPIES * self.data.n_rows)
+        scale = np.array([max(value, _LEAST_HESSIAN) / room for value in largest])
         sums = np.zeros((len(grown.feature), 2), np.int64)
-        leaf_sums = np.zeros((len(grown.leaf_order), 2), np.int64)
         self.team.for_blocks(
-            sum_by_leaf, len(leaf_sums), self.grower.rows, grown.leaf_stop, grown.leaf_buffer, copies,
-            np.rint(values / scale).astype(np.int64), leaf_sums, min_block=1,
+            sum_by_leaf, len(grown.leaf_order), self.grower.rows, grown.leaf_order, grown.leaf_stop,
+            grown.leaf_buffer, copies, grad, hess, 1.0 / scale, sums, min_block=1,
         )  # fmt: skip
-        sums[grown.leaf_order] = leaf_sums
-        for node in np.flatnonzero(grown.left_child)[::-1]:  # children come after their parents
-            left = grown.left_child[node]
-            sums[node] = sums[left] + sums[left + 1]
+        sum_upwards(grown.left_child, sums)
         return sums[:, 0] * scale[0], sums[:, 1] * scale[1]
 
 
@@ -177,12 +169,13 @@ class ClassTreeMaker(TreeMaker):
     ) -> tuple[GrownTree, Tree]:
         """``weight`` is empty where all rows count the same."""
         layout, params = self.layout, self.params
+        n_rows = self.data.n_rows if row_ids is None else len(row_ids)
+        row_ids = _NO_ROWS if row_ids is None else row_ids
         scale = 1.0
         if self.weights == "real":
-            scale = self._scale(weight, copies, layout.limit[0])
-        n_rows = self.data.n_rows if row_ids is None else len(row_ids)
+            scale = _step(float(largest_magnitude(weight, row_ids)), copies, layout.limit[0])
         self.team.for_blocks(
-            pack_classes, n_rows, _NO_ROWS if row_ids is None else row_ids, label, weight, copies, 1.0 / scale,
+            pack_classes, n_rows, row_ids, label, weight, copies, 1.0 / scale,
             layout.plane, layout.shift, np.uint64(tree_key(params, number)), self.first_row,
             self.grower.rows[0], self.grower.words[0], self.grower.planes[0],
         )  # fmt: skip
@@ -194,6 +187,13 @@ class ClassTreeMaker(TreeMaker):
         counts = grown.sums[:, layout.n_planes :]
         weight_sum = counts.sum(axis=1)
         return grown, self._finish(grown, counts / weight_sum[:, None], weight_sum * scale)
+
+
+def _step(largest: float, copies: np.ndarray, limit: int) -> float:
+    """The real number that one integer step stands for, so that the largest value just fits its field."""
+    if len(copies) > 0:
+        largest *= MAX_COPIES  # not the most copies drawn: no worker knows that alone
+    return largest / float(limit) if largest > 0.0 else 1.0
 
 
 def weight_kind(weight: np.ndarray | None, has_copies: bool) -> str:

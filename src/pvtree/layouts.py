@@ -4,44 +4,47 @@ from __future__ import annotations
 
 import numpy as np
 
-from pvtree import dtypes
-from pvtree.dtypes import COUNT_BITS, Layout
+from pvtree.dtypes import COUNT_BITS, MAX_CAPACITY, Layout
 
-CAPACITY = int(dtypes.CAPACITY)
+MAX_COPIES = 8  # of one row in a bootstrap sample; Poisson(1) exceeds it once in a million rows
 _WORD_BITS = 64
-_HESSIAN_BITS = 25  # leaves 4095 levels for a row's hessian and 2047 for its gradient on each side of zero
-_WEIGHT_BITS = 25
+_REAL_BITS = 25  # of a real hessian or weight; as much is left for a gradient beside it
+# Trees of weighted labels are grown to the last row, where steps must be small; fewer rows to a word buy four more
+# bits for a weight and a label. Boosting takes many small steps, and speed.
+_PRECISE_CAPACITY = 512
 
 
-def gradient_layout(n_rows: int, hessian: str) -> Layout:
+def gradient_layout(n_rows: int, hessian: str, precise: bool = False) -> Layout:
     """Words for (count, hessian, gradient). ``hessian`` is "constant", "copies" (small integers) or "real".
 
     A constant hessian is the count, which leaves all other bits to the gradient: then it is practically exact.
+    A real one has 4095 steps and the gradient beside it 2047 on each side of zero; if ``precise``, 16 times as many.
     """
-    hess_bits = {"constant": 0, "copies": (CAPACITY * MAX_COPIES).bit_length(), "real": _HESSIAN_BITS}[hessian]
+    capacity = _PRECISE_CAPACITY if precise and hessian == "real" else MAX_CAPACITY
+    hess_bits = {"constant": 0, "copies": (capacity * MAX_COPIES).bit_length(), "real": _REAL_BITS}[hessian]
     grad_shift = COUNT_BITS + hess_bits
-    # The sum over all rows must fit 62 bits, and that over CAPACITY rows the field.
-    grad_limit = min(2 ** (_WORD_BITS - 1 - grad_shift) // CAPACITY, 2**62 // max(n_rows, 1)) - 1
+    # The sum over all rows must fit 62 bits, and that over a word's rows the field.
+    grad_limit = min(2 ** (_WORD_BITS - 1 - grad_shift) // capacity, 2**62 // max(n_rows, 1)) - 1
     shifts, masks, limits = [grad_shift], [-1], [grad_limit]
     if hess_bits:
-        hess_limit = MAX_COPIES if hessian == "copies" else 2**hess_bits // CAPACITY - 1
+        hess_limit = MAX_COPIES if hessian == "copies" else 2**hess_bits // capacity - 1
         shifts, masks, limits = [COUNT_BITS, grad_shift], [2**hess_bits - 1, -1], [hess_limit, grad_limit]
-    return _layout(1, [0] * len(shifts), shifts, masks, limits)
+    return _layout(capacity, 1, [0] * len(shifts), shifts, masks, limits)
 
 
 def class_layout(n_classes: int, weights: str) -> Layout:
     """Words of (count, a few classes' sums): ``weights`` is "constant", "copies" or "real"."""
-    limit = {"constant": 1, "copies": MAX_COPIES, "real": 2**_WEIGHT_BITS // CAPACITY - 1}[weights]
-    bits = (CAPACITY * limit).bit_length()
+    capacity = _PRECISE_CAPACITY if weights == "real" else MAX_CAPACITY
+    limit = {"constant": 1, "copies": MAX_COPIES, "real": 2**_REAL_BITS // capacity - 1}[weights]
+    bits = (capacity * limit).bit_length()
     per_word = (_WORD_BITS - COUNT_BITS) // bits
     planes = [k // per_word for k in range(n_classes)]
     shifts = [COUNT_BITS + bits * (k % per_word) for k in range(n_classes)]
     # Sums of classes are never negative and never reach the sign bit, so a plain mask decodes every field.
-    return _layout(planes[-1] + 1, planes, shifts, [2**bits - 1] * n_classes, [limit] * n_classes)
+    return _layout(capacity, planes[-1] + 1, planes, shifts, [2**bits - 1] * n_classes, [limit] * n_classes)
 
 
-def _layout(n_planes: int, plane: list[int], shift: list[int], mask: list[int], limit: list[int]) -> Layout:
-    return Layout(n_planes, *(np.array(column, np.int64) for column in (plane, shift, mask, limit)))
-
-
-MAX_COPIES = 8  # of one row in a bootstrap sample; Poisson(1) exceeds it once in a million rows
+def _layout(
+    capacity: int, n_planes: int, plane: list[int], shift: list[int], mask: list[int], limit: list[int]
+) -> Layout:
+    return Layout(capacity, n_planes, *(np.array(column, np.int64) for column in (plane, shift, mask, limit)))

@@ -72,23 +72,50 @@ def has_few_values(values, most):
 
 
 @njit
+def find_heavy_runs(values, max_bins, heavy):
+    """heavy[i] = (start, stop) of each value with more rows than an even share; returns how many there are."""
+    n = len(values)
+    share = n // max_bins + 1
+    n_heavy, at = 0, 0
+    while at < n:  # a run longer than the share covers one of these places
+        start = start_of_run(values, heavy[n_heavy - 1, 1] if n_heavy > 0 else 0, at)
+        stop = end_of_run(values, start, n)
+        if stop - start > share:
+            heavy[n_heavy, 0], heavy[n_heavy, 1] = start, stop
+            n_heavy += 1
+        at = max(at + share, stop if stop - start > share else at)
+    return n_heavy
+
+
+@njit
 def choose_thresholds(values, max_bins, thresholds):
     """Thresholds of about equal mass from sorted values; returns how many (bins less one).
 
-    Each bin gets its share of what is left, cut at the end of a run of equal values or before it, whichever
-    comes closer; a value heavier than a share thus gets a bin of its own.
+    A value heavier than an even share gets a bin of its own; the other values share the other bins evenly, cut
+    at the end of a run of equal values or before it, whichever comes closer.
     """
     n = len(values)
     few = has_few_values(values, max_bins)
-    n_thresholds, start = 0, 0
+    heavy = np.empty((max_bins + 1, 2), np.int64)
+    n_heavy = 0 if few else find_heavy_runs(values, max_bins, heavy)
+    others, bins_left = n, max_bins - n_heavy
+    for i in range(n_heavy):
+        others -= heavy[i, 1] - heavy[i, 0]
+    n_thresholds, start, next_heavy = 0, 0, 0
     while start < n and n_thresholds < max_bins - 1:
-        share = (n - start) / (max_bins - n_thresholds)
-        middle = start if few else min(n - 1, start + max(0, int(share) - 1))
-        before = start_of_run(values, start, middle)
-        cut = end_of_run(values, before, n)
-        too_little, too_much = start + share - before, cut - start - share
-        if before > start and too_little < too_much:
-            cut = before
+        stop = heavy[next_heavy, 0] if next_heavy < n_heavy else n
+        if start == stop:
+            cut = heavy[next_heavy, 1]
+            next_heavy += 1
+        else:
+            share = 1.0 if few else others / max(bins_left, 1)
+            before = start_of_run(values, start, min(stop - 1, start + max(0, int(share) - 1)))
+            cut = end_of_run(values, before, stop)
+            too_little, too_much = start + share - before, cut - start - share
+            if before > start and too_little < too_much:
+                cut = before
+            others -= cut - start
+            bins_left -= 1
         if cut >= n:
             break
         thresholds[n_thresholds] = midpoint(values[cut - 1], values[cut])

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from pvtree.dtypes import CAPACITY, N_BINS, NONE, ONE, ZERO
+from pvtree.dtypes import N_BINS, NONE, ONE, ZERO
 from pvtree.kernels.evaluate import GROUP, can_split, evaluate_block, evaluate_features
 from pvtree.kernels.hashing import hash_pair, sample_features
 from pvtree.kernels.intrinsics import int64_at, uint8_at, uint64_at
@@ -90,7 +90,7 @@ def choose_features(row, node, tree, nodes):
 def give_slot(node, parent_slot, parent_wide, tree, nodes):
     """Decide where the node's histogram will be kept, if its children can be split at all."""
     n_rows = nodes[node].stop - nodes[node].start
-    is_wide = np.int64(n_rows > CAPACITY)
+    is_wide = np.int64(n_rows > tree.capacity)
     nodes[node].is_wide = is_wide
     if tree.singly or n_rows < 3 * tree.min_count:
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pvtree.dtypes import BLOCK, CAPACITY, COUNT_BITS, LANE_STRIDE, N_BINS, ONE, ZERO
+from pvtree.dtypes import BLOCK, COUNT_BITS, LANE_STRIDE, N_BINS, ONE, ZERO
 from pvtree.kernels.intrinsics import int64_at, prefetch
 from pvtree.kernels.jit import njit
 
@@ -128,12 +128,12 @@ def histogram_of_block(block_bins, n_lanes, rows, words, planes, start, stop, tr
     Returns 1 if the result is wide. ``wide`` is laid out (lane, field, bin).
     """
     used = tree.n_planes * BLOCK * LANE_STRIDE
-    is_wide = np.int64(stop - start > CAPACITY)
+    is_wide = np.int64(stop - start > tree.capacity)
     if is_wide:
         wide[: n_lanes * tree.n_fields * N_BINS] = 0
-    for chunk in range(start, stop, CAPACITY):
+    for chunk in range(start, stop, tree.capacity):
         packed[:used] = 0
-        accumulate_block(block_bins, n_lanes, rows, words, planes, chunk, min(chunk + CAPACITY, stop), packed)
+        accumulate_block(block_bins, n_lanes, rows, words, planes, chunk, min(chunk + tree.capacity, stop), packed)
         if is_wide:
             for lane in range(n_lanes):
                 to = lane * tree.n_fields * N_BINS
@@ -144,12 +144,12 @@ def histogram_of_block(block_bins, n_lanes, rows, words, planes, start, stop, tr
 @njit
 def histogram_of_feature(block_bins, lane, rows, words, planes, start, stop, tree, packed, wide):
     """As ``histogram_of_block`` for one feature: ``packed`` is (plane, bin), ``wide`` is (field, bin)."""
-    is_wide = np.int64(stop - start > CAPACITY)
+    is_wide = np.int64(stop - start > tree.capacity)
     if is_wide:
         wide[: tree.n_fields * N_BINS] = 0
-    for chunk in range(start, stop, CAPACITY):
+    for chunk in range(start, stop, tree.capacity):
         packed[: tree.n_planes * N_BINS] = 0
-        accumulate_feature(block_bins, lane, rows, words, planes, chunk, min(chunk + CAPACITY, stop), packed)
+        accumulate_feature(block_bins, lane, rows, words, planes, chunk, min(chunk + tree.capacity, stop), packed)
         if is_wide:
             unpack_add(packed, ZERO, N_BINS, N_BINS, tree, wide, ZERO, N_BINS, ONE)
     return is_wide

@@ -40,7 +40,7 @@ TREE = np.dtype(
         ("table", _ADDRESS),  # float64: x log x of small counts
         ("sync", _ADDRESS),  # int64 (SYNC_SIZE,): see work_sharing
         ("n_blocks", _INT), ("n_features", _INT), ("n_all_rows", _INT), ("n_places", _INT),
-        ("n_planes", _INT), ("n_values", _INT), ("n_fields", _INT), ("stride", _INT),
+        ("capacity", _INT), ("n_planes", _INT), ("n_values", _INT), ("n_fields", _INT), ("stride", _INT),
         ("n_narrow_slots", _INT), ("n_wide_slots", _INT), ("n_tree_features", _INT), ("n_groups", _INT),
         ("n_nodes", _INT), ("singly", _INT),  # 1: look at the chosen features one by one, keep no histograms
         # What decides about splits; the same numbers on every worker.

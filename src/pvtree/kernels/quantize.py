@@ -6,14 +6,19 @@ import math
 
 import numpy as np
 
-from pvtree.dtypes import CAPACITY, COUNT_BITS, ONE
+from pvtree.dtypes import COUNT_BITS, ONE
 from pvtree.kernels.hashing import hash_pair
 from pvtree.kernels.jit import njit
 
 
 @njit
-def largest_magnitude(values):
-    """max |value|, which does not depend on the order of the rows; 0 for none."""
+def largest_magnitude(values, row_ids):
+    """max |value| of the given rows (none given: of all), whatever their order; 0 for none."""
+    if len(row_ids) > 0:
+        most = 0.0
+        for i in range(len(row_ids)):
+            most = max(most, abs(values[row_ids[i]]))
+        return most
     lanes = np.zeros(8)  # independent maxima let the compiler use vector registers
     n_full = len(values) // 8 * 8
     for i in range(0, n_full, 8):
@@ -68,14 +73,14 @@ def pack_classes(
 
 
 @njit
-def sum_words(words, planes, n_planes, plane, shift, mask, sums):
+def sum_words(words, planes, capacity, n_planes, plane, shift, mask, sums):
     """Totals of all words by field, decoded before any field can overflow."""
     count_mask = (1 << COUNT_BITS) - 1
     packed = np.zeros(n_planes, np.int64)
     sums[:] = 0
-    for chunk in range(0, len(words), CAPACITY):
+    for chunk in range(0, len(words), capacity):
         packed[:] = 0
-        stop = min(chunk + CAPACITY, len(words))
+        stop = min(chunk + capacity, len(words))
         if len(planes) > 0:
             for i in range(chunk, stop):
                 packed[planes[i]] += words[i]

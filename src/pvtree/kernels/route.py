@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from pvtree.dtypes import BLOCK, MISSING_BIN, N_BINS, ONE
+from pvtree.dtypes import BLOCK, MISSING_BIN, N_BINS, ONE, ZERO
 from pvtree.kernels.intrinsics import int64_at, prefetch, uint8_at, uint32_at
 from pvtree.kernels.jit import njit
 
@@ -110,16 +112,29 @@ def add_leaf_values(start, stop, rows, leaf_stop, leaf_buffer, value, scores):
 
 
 @njit
-def sum_by_leaf(start, stop, rows, leaf_stop, leaf_buffer, copies, values, sums):
-    """sums[leaf] = sum of the rows' values, as often as each is in the sample, for the leaves start:stop."""
+def sum_by_leaf(start, stop, rows, leaf_order, leaf_stop, leaf_buffer, copies, grad, hess, inverse_scale, sums):
+    """sums[leaf] = fixed-point (G, H) of the leaf's rows, each as often as it is in the sample; leaves start:stop."""
     for leaf in range(start, stop):
         first = leaf_stop[leaf - 1] if leaf > 0 else 0
         buffer = leaf_buffer[leaf]
+        g, h = ZERO, ZERO
         for place in range(first, leaf_stop[leaf]):
             row = rows[buffer, place]
             times = np.int64(copies[row]) if len(copies) > 0 else ONE
-            for j in range(values.shape[1]):
-                sums[leaf, j] += times * values[row, j]
+            g += times * np.int64(math.floor(grad[row] * inverse_scale[0] + 0.5))
+            h += times * np.int64(math.floor(hess[row] * inverse_scale[1] + 0.5))
+        sums[leaf_order[leaf], 0] = g
+        sums[leaf_order[leaf], 1] = h
+
+
+@njit
+def sum_upwards(left_child, sums):
+    """Inner nodes get the sums of their children, which come after them."""
+    for node in range(len(left_child) - 1, -1, -1):
+        left = left_child[node]
+        if left > 0:
+            for j in range(sums.shape[1]):
+                sums[node, j] = sums[left, j] + sums[left + 1, j]
 
 
 @njit

@@ -7,13 +7,15 @@ import math
 import numpy as np
 
 from pvtree.dtypes import COUNT_BITS, ENTROPY, N_BINS, ONE, ZERO
+from pvtree.kernels.elementary import log
 from pvtree.kernels.histogram import unpack_add
 from pvtree.kernels.intrinsics import float64_at, int64_at, uint64_at
 from pvtree.kernels.jit import njit
 
-TABLE_SIZE = 8193  # x log x of counts up to CAPACITY is looked up
+TABLE_SIZE = 8193  # x log x of counts up to MAX_CAPACITY is looked up
 # Gains below this share of the largest term they are the difference of are rounding noise, not a split.
 _NOISE = 1e-14
+_TINY = 1e-300
 _COUNT_MASK = (1 << COUNT_BITS) - 1
 
 
@@ -21,7 +23,14 @@ _COUNT_MASK = (1 << COUNT_BITS) - 1
 def x_log_x(x, table):
     if x < TABLE_SIZE:
         return table[x]
-    return x * math.log(np.float64(x))
+    return x * log(np.float64(x))
+
+
+@njit
+def fill_x_log_x(table):
+    table[0] = 0.0
+    for x in range(1, len(table)):
+        table[x] = x * log(np.float64(x))
 
 
 @njit
@@ -201,7 +210,7 @@ def order_categories(fields, n_bins, sums, tree, scratch):
             key = fields[major * N_BINS + b] / weight if weight > 0 else 0.0
         else:
             h = fields[tree.hess_field * N_BINS + b] * tree.hess_scale
-            key = fields[(tree.n_fields - 1) * N_BINS + b] * tree.grad_scale / (h + tree.cat_smooth)
+            key = fields[(tree.n_fields - 1) * N_BINS + b] * tree.grad_scale / max(h + tree.cat_smooth, _TINY)
         # Insertion keeps the sort stable: equal keys stay in the order of their bins.
         i = n
         while i > 0 and keys[i - 1] > key:
