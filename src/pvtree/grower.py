@@ -123,7 +123,7 @@ class Grower:
             "left": np.empty((n_fields, N_BINS), np.int64),
             **{name: np.empty(N_BINS, np.int64) for name in ("words", "boundary", "order", "place")},
             "natural_order": np.arange(1, N_BINS + 1),
-            "scores": np.empty(N_BINS),
+            **{name: np.empty(N_BINS) for name in ("hess_left", "grad_left", "scores")},
             "found_sums": np.zeros(n_fields, np.int64),
             "found_set": np.zeros(4, np.uint64),
         }

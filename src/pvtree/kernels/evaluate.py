@@ -10,15 +10,22 @@ from pvtree.dtypes import BLOCK, LANE_STRIDE, N_BINS, NONE, ONE, ZERO
 from pvtree.kernels.histogram import histogram_of_block, histogram_of_feature, pack_fields, unpack_add
 from pvtree.kernels.intrinsics import int64_at, uint8_at, uint32_at, uint64_at
 from pvtree.kernels.jit import njit
-from pvtree.kernels.split import best_split_of_feature, node_score
+from pvtree.kernels.split import best_split_of_feature, complete_split, node_score
 
 GROUP = 8  # features that one thread takes at a time where features are looked at singly
 
 
 @njit
-def keep_if_better(gain, feature, row, group, tree, best, scratch):
-    """First of the best: features come in rising order, so ties go to the lower index."""
+def search_feature(hist, base, step, is_wide, feature, node, own_score, row, group, tree, best, scratch):
+    """Keep the feature's best split if it beats the group's; features come in rising order: ties to the lower."""
+    n_bins = int64_at(tree.n_bins, tree.n_features)[feature]
+    is_categorical = uint8_at(tree.is_categorical, tree.n_features)[feature]
+    sums = int64_at(tree.sums, (tree.n_nodes, tree.n_fields))[node]
+    gain = best_split_of_feature(
+        hist, base, step, is_wide, n_bins, is_categorical, sums, own_score, tree, scratch
+    )  # fmt: skip
     if gain > best[row, group].gain:
+        complete_split(hist, base, step, is_wide, n_bins, is_categorical, sums, tree, scratch)
         best[row, group].gain = gain
         best[row, group].feature = feature
         best[row, group].split_bin = scratch.split_bin
@@ -121,7 +128,6 @@ def evaluate_block(item, tree, nodes, best, scratch):
         best[1, block].gain = -math.inf
     block_start = int64_at(tree.block_start, tree.n_blocks + 1)
     all_n_bins = int64_at(tree.n_bins, tree.n_features)
-    is_categorical = uint8_at(tree.is_categorical, tree.n_features)
     in_tree = uint8_at(tree.in_tree, tree.n_features)
     allowed = uint8_at(tree.allowed, (2, tree.n_features))
     sums = int64_at(tree.sums, (tree.n_nodes, tree.n_fields))
@@ -161,10 +167,7 @@ def evaluate_block(item, tree, nodes, best, scratch):
                 step = tree.stride
             at = max(unit, row)
             if search and allowed[at, feature]:
-                gain = best_split_of_feature(
-                    hist, base, step, wide_now, n_bins, is_categorical[feature], sums[who], score, tree, scratch
-                )
-                keep_if_better(gain, feature, at, block, tree, best, scratch)
+                search_feature(hist, base, step, wide_now, feature, who, score, at, block, tree, best, scratch)
 
 
 @njit
@@ -175,8 +178,6 @@ def evaluate_features(item, tree, nodes, best, scratch):
     node = tree.node_0 if unit == 0 else tree.node_1
     best[unit, group].gain = -math.inf
     block_start = int64_at(tree.block_start, tree.n_blocks + 1)
-    n_bins = int64_at(tree.n_bins, tree.n_features)
-    is_categorical = uint8_at(tree.is_categorical, tree.n_features)
     chosen = int64_at(tree.chosen, (2, tree.n_sampled))
     own_sums = int64_at(tree.sums, (tree.n_nodes, tree.n_fields))[node]
     packed = int64_at(scratch.packed, tree.n_planes * BLOCK * LANE_STRIDE)
@@ -192,8 +193,5 @@ def evaluate_features(item, tree, nodes, best, scratch):
             uint8_at(tree.planes, (2, tree.n_places if tree.n_planes > 1 else 0))[buffer],
             nodes[node].start, nodes[node].stop, tree, packed, wide,
         )  # fmt: skip
-        gain = best_split_of_feature(
-            wide if is_wide else packed, ZERO, N_BINS, is_wide, n_bins[feature], is_categorical[feature], own_sums,
-            own_score, tree, scratch,
-        )  # fmt: skip
-        keep_if_better(gain, feature, unit, group, tree, best, scratch)
+        hist = wide if is_wide else packed
+        search_feature(hist, ZERO, N_BINS, is_wide, feature, node, own_score, unit, group, tree, best, scratch)

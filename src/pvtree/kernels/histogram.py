@@ -8,7 +8,7 @@ from pvtree.dtypes import BLOCK, COUNT_BITS, LANE_STRIDE, N_BINS, ONE, ZERO
 from pvtree.kernels.intrinsics import int64_at, prefetch
 from pvtree.kernels.jit import njit
 
-_AHEAD = 16  # rows between the prefetch of a row's block and its use
+_AHEAD = 32  # rows between the prefetch of a row's block and its use
 
 
 def _adder(n_lanes):

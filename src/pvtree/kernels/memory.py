@@ -85,6 +85,8 @@ SCRATCH = np.dtype(
         ("fields", _ADDRESS),  # int64 (n_fields * N_BINS,): a categorical or many-class feature, decoded
         ("left", _ADDRESS),  # int64 (n_fields, N_BINS): left-hand sums at each boundary
         ("words", _ADDRESS),  # int64 (N_BINS,): the same, packed
+        ("hess_left", _ADDRESS),  # float64 (N_BINS,): the same of hessians and of gradients, in quantized steps
+        ("grad_left", _ADDRESS),
         ("place", _ADDRESS),  # int64 (N_BINS,): where a bin's sums go in left
         ("boundary", _ADDRESS),  # int64 (N_BINS,)
         ("order", _ADDRESS),  # int64 (N_BINS,): categories by their statistics

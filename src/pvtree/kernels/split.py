@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from pvtree.dtypes import COUNT_BITS, ENTROPY, N_BINS, ONE, ZERO
+from pvtree.dtypes import COUNT_BITS, ENTROPY, N_BINS, NONE, ONE, ZERO
 from pvtree.kernels.elementary import log
 from pvtree.kernels.histogram import unpack_add
 from pvtree.kernels.intrinsics import float64_at, int64_at, uint64_at
@@ -43,7 +43,10 @@ def count_rows(sums, n_planes):
 
 @njit
 def node_score(sums, tree):
-    """The node's own term in the gain, G^2 / (H + lambda) or sum x log x - n log n: what a split must improve on."""
+    """The node's own term in the gain, G^2 / (H + lambda) or sum x log x - n log n: what a split must improve on.
+
+    Second-order scores are computed in steps of the quantized gradients and hessians; ``score_unit`` makes them real.
+    """
     if tree.criterion == ENTROPY:
         table = float64_at(tree.table, TABLE_SIZE)
         total, score = ZERO, 0.0
@@ -51,21 +54,25 @@ def node_score(sums, tree):
             total += sums[j]
             score += x_log_x(sums[j], table)
         return score - x_log_x(total, table)
-    g = max(abs(sums[tree.n_fields - 1] * tree.grad_scale) - tree.reg_alpha, 0.0)
-    return g * g / (sums[tree.hess_field] * tree.hess_scale + tree.reg_lambda)
+    g = max(abs(np.float64(sums[tree.n_fields - 1])) - tree.reg_alpha / tree.grad_scale, 0.0)
+    return g * g / (sums[tree.hess_field] + tree.reg_lambda / tree.hess_scale)
+
+
+@njit
+def score_unit(tree):
+    return 1.0 if tree.criterion == ENTROPY else tree.grad_scale * tree.grad_scale / tree.hess_scale
+
+
+# The next three functions walk a feature's bins and collect what lies left of each boundary that leaves both sides
+# enough rows. A boundary after an empty bin splits the rows as the one before it, so the first of such a run stands
+# for all. Entries are written before it is known whether they count; the next one overwrites those that do not.
 
 
 @njit
 def collect_packed(packed, base, n_bins, start_word, n_rows, tree, scratch):
-    """Left-hand sums at each boundary of a packed one-plane histogram; returns how many boundaries are valid.
-
-    A boundary after an empty bin splits the rows as the one before it, so the first of such a run stands for all.
-    """
+    """From packed words of one plane; returns the number of boundaries."""
     words = int64_at(scratch.words, N_BINS)
     boundary = int64_at(scratch.boundary, N_BINS)
-    left = int64_at(scratch.left, (tree.n_fields, N_BINS))
-    shift = int64_at(tree.shift, tree.n_values)
-    mask = int64_at(tree.mask, tree.n_values)
     least, most = tree.min_count, n_rows - tree.min_count
     n = 0
     total = start_word
@@ -77,20 +84,44 @@ def collect_packed(packed, base, n_bins, start_word, n_rows, tree, scratch):
         boundary[n] = b + 1
         count = total & _COUNT_MASK
         n += (word != 0) & (count >= least) & (count <= most)
-    counts = left[0]
+    hess_at = tree.hess_field - 1  # -1: the count, in the lowest bits
+    shift, mask = int64_at(tree.shift, tree.n_values), int64_at(tree.mask, tree.n_values)
+    h_shift, h_mask = (shift[hess_at], mask[hess_at]) if hess_at >= 0 else (ZERO, np.int64(_COUNT_MASK))
+    g_shift = shift[tree.n_values - 1]
+    hess_left, grad_left = float64_at(scratch.hess_left, N_BINS), float64_at(scratch.grad_left, N_BINS)
     for i in range(n):
-        counts[i] = words[i] & _COUNT_MASK
-    for j in range(tree.n_values):
-        values = left[1 + j]
-        by, keep = shift[j], mask[j]
-        for i in range(n):
-            values[i] = (words[i] >> by) & keep
+        hess_left[i] = (words[i] >> h_shift) & h_mask
+        grad_left[i] = words[i] >> g_shift
+    return n
+
+
+@njit
+def collect_sums(sums, base, step, n_bins, with_missing, n_rows, tree, scratch):
+    """From one int64 per field of (count, hessian, gradient) or (count, gradient)."""
+    boundary = int64_at(scratch.boundary, N_BINS)
+    hess_left, grad_left = float64_at(scratch.hess_left, N_BINS), float64_at(scratch.grad_left, N_BINS)
+    counts = sums[base:][: n_bins + 1]
+    hessians = sums[base + tree.hess_field * step :][: n_bins + 1]
+    grads = sums[base + (tree.n_fields - 1) * step :][: n_bins + 1]
+    least, most = tree.min_count, n_rows - tree.min_count
+    count, h, g = ZERO, ZERO, ZERO
+    if with_missing:
+        count, h, g = counts[0], hessians[0], grads[0]
+    n = 0
+    for b in range(1, n_bins + 1):
+        count += counts[b]
+        h += hessians[b]
+        g += grads[b]
+        boundary[n] = b
+        hess_left[n] = h
+        grad_left[n] = g
+        n += (counts[b] != 0) & (count >= least) & (count <= most)
     return n
 
 
 @njit
 def collect_fields(fields, base, step, order, n_order, with_missing, n_rows, tree, scratch):
-    """As ``collect_packed`` for one sum per field, walking the bins in ``order``; boundaries are places in it."""
+    """From one int64 per field of any number, walking the bins in ``order``; boundaries are places in it."""
     boundary = int64_at(scratch.boundary, N_BINS)
     counts = int64_at(scratch.words, N_BINS)
     place = int64_at(scratch.place, N_BINS)
@@ -107,7 +138,7 @@ def collect_fields(fields, base, step, order, n_order, with_missing, n_rows, tre
     for i in range(n_order):
         total += counts[i]
         boundary[n] = i
-        place[i] = n  # sums of a boundary that does not count are overwritten by the next
+        place[i] = n
         n += (counts[i] != 0) & (total >= tree.min_count) & (total <= n_rows - tree.min_count)
     for j in range(tree.n_fields):
         values = left[j]
@@ -141,21 +172,24 @@ def first_maximum(scores, n):
 
 @njit
 def best_gradient_boundary(n, sums, extra_lambda, tree, scratch):
-    """Index of the first boundary with the highest GL^2/(HL+lambda) + GR^2/(HR+lambda), and that score."""
-    left = int64_at(scratch.left, (tree.n_fields, N_BINS))
-    scores = float64_at(scratch.scores, N_BINS)
-    grads, hessians = left[tree.n_fields - 1], left[tree.hess_field]
-    g_total, h_total = sums[tree.n_fields - 1], sums[tree.hess_field]
-    g_scale, h_scale = tree.grad_scale, tree.hess_scale
-    penalty = tree.reg_lambda + extra_lambda
-    alpha, least = tree.reg_alpha, tree.min_hess
+    """Index of the first boundary with the highest GL^2/(HL+lambda) + GR^2/(HR+lambda), and that score.
+
+    Over a common denominator, because a division costs more than all the rest.
+    """
+    hess_left, grad_left = float64_at(scratch.hess_left, N_BINS)[:n], float64_at(scratch.grad_left, N_BINS)[:n]
+    scores = float64_at(scratch.scores, N_BINS)[:n]
+    g_total, h_total = np.float64(sums[tree.n_fields - 1]), np.float64(sums[tree.hess_field])
+    penalty = (tree.reg_lambda + extra_lambda) / tree.hess_scale
+    least = tree.min_hess / tree.hess_scale
+    alpha = tree.reg_alpha / tree.grad_scale
     for i in range(n):
-        hl = hessians[i] * h_scale
-        hr = (h_total - hessians[i]) * h_scale
-        gl = max(abs(grads[i] * g_scale) - alpha, 0.0)
-        gr = max(abs((g_total - grads[i]) * g_scale) - alpha, 0.0)
-        score = gl * gl / (hl + penalty) + gr * gr / (hr + penalty)
-        scores[i] = score if (hl >= least) & (hr >= least) else -math.inf
+        gl = max(abs(grad_left[i]) - alpha, 0.0)
+        gr = max(abs(g_total - grad_left[i]) - alpha, 0.0)
+        hl = hess_left[i] + penalty
+        hr = h_total - hess_left[i] + penalty
+        score = (gl * gl * hr + gr * gr * hl) / (hl * hr)
+        enough = (hess_left[i] >= least) & (h_total - hess_left[i] >= least)
+        scores[i] = score if enough else -math.inf
     best = first_maximum(scores, n)
     return best, scores[best] if best >= 0 else -math.inf
 
@@ -167,7 +201,7 @@ def best_entropy_boundary(n, sums, tree, scratch):
     table = float64_at(tree.table, TABLE_SIZE)
     best, best_score = -1, -math.inf
     for i in range(n):
-        n_left, n_right, score = 0, 0, 0.0
+        n_left, n_right, score = ZERO, ZERO, 0.0
         for j in range(tree.n_planes, tree.n_fields):
             on_left = left[j, i]
             on_right = sums[j] - on_left
@@ -182,9 +216,15 @@ def best_entropy_boundary(n, sums, tree, scratch):
 
 
 @njit
-def best_boundary(n, sums, extra_lambda, tree, scratch):
+def best_of_fields(n, sums, extra_lambda, tree, scratch):
+    """The best boundary after ``collect_fields``."""
     if tree.criterion == ENTROPY:
         return best_entropy_boundary(n, sums, tree, scratch)
+    left = int64_at(scratch.left, (tree.n_fields, N_BINS))
+    hess_left, grad_left = float64_at(scratch.hess_left, N_BINS), float64_at(scratch.grad_left, N_BINS)
+    for i in range(n):
+        hess_left[i] = left[tree.hess_field, i]
+        grad_left[i] = left[tree.n_fields - 1, i]
     return best_gradient_boundary(n, sums, extra_lambda, tree, scratch)
 
 
@@ -222,50 +262,8 @@ def order_categories(fields, n_bins, sums, tree, scratch):
 
 
 @njit
-def best_numeric_split(hist, base, step, is_wide, n_bins, sums, n_rows, tree, scratch):
-    """Best threshold of an ordered feature, with missing values tried on both sides where there are any."""
-    left = int64_at(scratch.left, (tree.n_fields, N_BINS))
-    boundary = int64_at(scratch.boundary, N_BINS)
-    found_sums = int64_at(scratch.found_sums, tree.n_fields)
-    natural_order = int64_at(scratch.natural_order, N_BINS)
-    packed = is_wide == 0 and tree.n_planes == 1
-    fields = hist
-    if is_wide == 0 and not packed:
-        fields = int64_at(scratch.fields, tree.n_fields * N_BINS)
-        fields[:] = 0
-        unpack_add(hist, base, step, n_bins + 1, tree, fields, ZERO, N_BINS, ONE)
-        base, step = ZERO, N_BINS
-    n_missing = 0
-    for plane in range(tree.n_planes):
-        here = fields[base + plane * step]
-        n_missing += here & _COUNT_MASK if packed else here
-    best_score = -math.inf
-    for missing_left in range(2 if n_missing > 0 else 1):
-        if packed:
-            start_word = hist[base] if missing_left else 0
-            n = collect_packed(hist, base, n_bins, start_word, n_rows, tree, scratch)
-        else:
-            n = collect_fields(fields, base, step, natural_order, n_bins, missing_left, n_rows, tree, scratch)
-        i, score = best_boundary(n, sums, 0.0, tree, scratch)
-        if i >= 0 and score > best_score:
-            best_score = score
-            scratch.split_bin = boundary[i] if packed else natural_order[boundary[i]]
-            for j in range(tree.n_fields):
-                found_sums[j] = left[j, i]
-            # Missing values first met at prediction follow the larger child.
-            larger_is_left = 2 * count_rows(found_sums, tree.n_planes) >= n_rows
-            scratch.default_left = missing_left if n_missing > 0 else larger_is_left
-    return best_score
-
-
-@njit
-def best_categorical_split(hist, base, step, is_wide, n_bins, sums, n_rows, tree, scratch):
-    """Best prefix of the categories in the order of their statistics; its bins are the set that goes left."""
-    left = int64_at(scratch.left, (tree.n_fields, N_BINS))
-    boundary = int64_at(scratch.boundary, N_BINS)
-    order = int64_at(scratch.order, N_BINS)
-    found_sums = int64_at(scratch.found_sums, tree.n_fields)
-    found_set = uint64_at(scratch.found_set, 4)
+def decode_feature(hist, base, step, is_wide, n_bins, tree, scratch):
+    """The feature's bins as one int64 per field, in scratch."""
     fields = int64_at(scratch.fields, tree.n_fields * N_BINS)
     fields[:] = 0
     if is_wide:
@@ -274,16 +272,58 @@ def best_categorical_split(hist, base, step, is_wide, n_bins, sums, n_rows, tree
                 fields[j * N_BINS + b] = hist[base + j * step + b]
     else:
         unpack_add(hist, base, step, n_bins + 1, tree, fields, ZERO, N_BINS, ONE)
+    return fields
+
+
+@njit
+def best_numeric_split(hist, base, step, is_wide, n_bins, sums, n_rows, tree, scratch):
+    """Best threshold of an ordered feature, with missing values tried on both sides where there are any."""
+    boundary = int64_at(scratch.boundary, N_BINS)
+    natural_order = int64_at(scratch.natural_order, N_BINS)
+    gradients = tree.criterion != ENTROPY
+    if not gradients:
+        hist = decode_feature(hist, base, step, is_wide, n_bins, tree, scratch)
+        base, step, is_wide = ZERO, N_BINS, ONE
+    n_missing = ZERO
+    for plane in range(tree.n_planes):
+        n_missing += hist[base + plane * step] if is_wide else hist[base + plane * step] & _COUNT_MASK
+    best_score = -math.inf
+    for missing_left in range(2 if n_missing > 0 else 1):
+        if not gradients:
+            n = collect_fields(hist, base, step, natural_order, n_bins, missing_left, n_rows, tree, scratch)
+            i, score = best_entropy_boundary(n, sums, tree, scratch)
+        else:
+            if is_wide:
+                n = collect_sums(hist, base, step, n_bins, missing_left, n_rows, tree, scratch)
+            else:
+                start_word = hist[base] if missing_left else ZERO
+                n = collect_packed(hist, base, n_bins, start_word, n_rows, tree, scratch)
+            i, score = best_gradient_boundary(n, sums, 0.0, tree, scratch)
+        if i >= 0 and score > best_score:
+            best_score = score
+            scratch.split_bin = boundary[i] if gradients else natural_order[boundary[i]]
+            scratch.default_left = missing_left if n_missing > 0 else NONE
+    return best_score
+
+
+@njit
+def best_categorical_split(hist, base, step, is_wide, n_bins, sums, n_rows, tree, scratch):
+    """Best prefix of the categories in the order of their statistics; its bins are the set that goes left."""
+    boundary = int64_at(scratch.boundary, N_BINS)
+    order = int64_at(scratch.order, N_BINS)
+    found_set = uint64_at(scratch.found_set, 4)
+    fields = decode_feature(hist, base, step, is_wide, n_bins, tree, scratch)
     n_order = order_categories(fields, n_bins, sums, tree, scratch)
     n = collect_fields(fields, ZERO, N_BINS, order, n_order, ZERO, n_rows, tree, scratch)
-    i, score = best_boundary(n, sums, tree.cat_l2, tree, scratch)
+    i, score = best_of_fields(n, sums, tree.cat_l2, tree, scratch)
     if i < 0:
         return -math.inf
-    for j in range(tree.n_fields):
-        found_sums[j] = left[j, i]
+    n_left = ZERO
+    for place in range(boundary[i] + 1):
+        for plane in range(tree.n_planes):
+            n_left += fields[plane * N_BINS + order[place]]
     # Categories without rows here, and those first met at prediction, follow the larger child.
-    larger_is_left = 2 * count_rows(found_sums, tree.n_planes) >= n_rows
-    found_set[:] = np.uint64(0xFFFFFFFFFFFFFFFF) if larger_is_left else np.uint64(0)
+    found_set[:] = np.uint64(0xFFFFFFFFFFFFFFFF) if 2 * n_left >= n_rows else np.uint64(0)
     for place in range(n_order):
         b = order[place]
         bit = np.uint64(1) << np.uint64(b & 63)
@@ -291,7 +331,7 @@ def best_categorical_split(hist, base, step, is_wide, n_bins, sums, n_rows, tree
             found_set[b >> 6] |= bit
         else:
             found_set[b >> 6] &= ~bit
-    scratch.split_bin = 0
+    scratch.split_bin = ZERO
     scratch.default_left = np.int64(found_set[0] & np.uint64(1))
     return score
 
@@ -311,7 +351,29 @@ def best_split_of_feature(hist, base, step, is_wide, n_bins, is_categorical, sum
     largest_term = own_score
     if tree.criterion == ENTROPY:
         largest_term = x_log_x(n_rows, float64_at(tree.table, TABLE_SIZE))
-    if not gain > max(_NOISE * largest_term, tree.noise):
+    if not gain > _NOISE * largest_term:
+        return -math.inf
+    gain *= score_unit(tree)
+    if not gain > tree.noise:
         return -math.inf
     gain *= tree.gain_scale
     return gain if gain > tree.min_gain else -math.inf
+
+
+@njit
+def complete_split(hist, base, step, is_wide, n_bins, is_categorical, sums, tree, scratch):
+    """Left-hand sums of the split in ``scratch``, and where missing values go that were not met in training."""
+    found_sums = int64_at(scratch.found_sums, tree.n_fields)
+    found_set = uint64_at(scratch.found_set, 4)
+    fields = decode_feature(hist, base, step, is_wide, n_bins, tree, scratch)
+    for j in range(tree.n_fields):
+        found_sums[j] = 0
+        for b in range(n_bins + 1):
+            if is_categorical:
+                left = (found_set[b >> 6] >> np.uint64(b & 63)) & np.uint64(1) == np.uint64(1)
+            else:
+                left = b <= scratch.split_bin and (b > 0 or scratch.default_left == 1)
+            found_sums[j] += fields[j * N_BINS + b] if left else ZERO
+    if scratch.default_left < 0:  # they follow the larger child
+        larger_is_left = 2 * count_rows(found_sums, tree.n_planes) >= count_rows(sums, tree.n_planes)
+        scratch.default_left = np.int64(larger_is_left)
