@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.testing import assert_array_equal
 
 from pvtree.kernels.elementary import log
-from numpy.testing import assert_array_equal
 
 MASK_64 = 2**64 - 1
 # Floats tie or differ in their last bit depending on how a formula is written, so the oracle writes it the same way:
-#   second order and variance:  GL^2/(HL+lambda) + GR^2/(HR+lambda)  -  G^2/(H+lambda)
+#   second order and variance:  GL^2/(HL+lambda) + GR^2/(HR+lambda)  -  G^2/(H+lambda), the first two over a common
+#   denominator, all in steps of the quantized G and H, then times grad_scale^2 / hess_scale
 #   entropy:  sum_k (l_k log l_k + r_k log r_k) - (nl log nl + nr log nr)  -  (sum_k c_k log c_k - n log n)
 # The entropy is Definition 2.1's gain times N: N P(node) H(Y|node) = n log n - sum_k c_k log c_k.
 # Of splits with equal scores the lower feature wins, then missing right before left, then the lower bin.
@@ -75,11 +76,8 @@ def x_log_x(x: np.ndarray) -> np.ndarray:
     return x * np.array([log(value) for value in values.tolist()]).reshape(x.shape)
 
 
-def score(sums: np.ndarray, rules: Rules, extra_lambda: float = 0.0) -> np.ndarray:
-    """One side's term of the gain without the entropy's n log n: sums is (..., n_values)."""
-    g = np.maximum(np.abs(sums[..., 1] * rules.grad_scale) - rules.reg_alpha, 0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return g * g / (sums[..., 0] * rules.hess_scale + (rules.reg_lambda + extra_lambda))
+def thresholded(g: np.ndarray, rules: Rules) -> np.ndarray:
+    return np.maximum(np.abs(g) - rules.reg_alpha / rules.grad_scale, 0.0)
 
 
 def weight(sums: np.ndarray, rules: Rules) -> np.ndarray:
@@ -90,7 +88,11 @@ def split_scores(left: np.ndarray, sums: np.ndarray, rules: Rules, extra_lambda:
     """What a split makes of a node, before the node's own term is taken off; left is (..., n_values)."""
     right = sums - left
     if not rules.entropy:
-        return score(left, rules, extra_lambda) + score(right, rules, extra_lambda)
+        gl, gr = thresholded(left[..., 1], rules), thresholded(right[..., 1], rules)
+        penalty = (rules.reg_lambda + extra_lambda) / rules.hess_scale
+        hl, hr = left[..., 0] + penalty, right[..., 0] + penalty
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return (gl * gl * hr + gr * gr * hl) / (hl * hr)
     total = np.zeros(left.shape[:-1])
     for k in range(left.shape[-1]):
         total += x_log_x(left[..., k]) + x_log_x(right[..., k])
@@ -99,7 +101,8 @@ def split_scores(left: np.ndarray, sums: np.ndarray, rules: Rules, extra_lambda:
 
 def own_score(sums: np.ndarray, rules: Rules) -> float:
     if not rules.entropy:
-        return float(score(sums, rules))
+        g = float(thresholded(sums[1], rules))
+        return g * g / float(sums[0] + rules.reg_lambda / rules.hess_scale)
     total = 0.0
     for k in range(len(sums)):
         total += float(x_log_x(sums[k : k + 1])[0])
@@ -112,7 +115,10 @@ def allowed_scores(
     """-inf where a child would be too small."""
     least = max(rules.min_hess, np.finfo(np.float64).tiny)
     enough = (n_left >= rules.min_count) & (n_left <= n_rows - rules.min_count)
-    enough &= (weight(left, rules) >= least) & (weight(sums - left, rules) >= least)
+    if rules.entropy:
+        enough &= (weight(left, rules) >= least) & (weight(sums - left, rules) >= least)
+    else:
+        enough &= np.minimum(left[..., 0], sums[0] - left[..., 0]) >= least / rules.hess_scale
     return np.where(enough, split_scores(left, sums, rules, extra_lambda), -np.inf)
 
 
@@ -122,6 +128,8 @@ def gain_of(best_score: float, node: Node, rules: Rules) -> float:
     largest_term = float(x_log_x(np.array([len(node.rows)]))[0]) if rules.entropy else own
     if not gain > NOISE * largest_term:
         return -math.inf
+    unit = 1.0 if rules.entropy else rules.grad_scale * rules.grad_scale / rules.hess_scale
+    gain *= unit
     gain *= rules.gain_scale
     return gain if gain > rules.min_gain else -math.inf
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -78,8 +79,10 @@ def check_tree(
 ) -> None:  # fmt: skip
     """One tree against the brute force on integers quantized anew; no hessian means that each row's is 1."""
     key = oracle.tree_key(params.seed, number)
-    grad_scale = float(np.abs(gradient).max() / (LARGEST_ALONE if hessian is None else LARGEST_GRADIENT))
-    hess_scale = 1.0 if hessian is None else float(hessian.max() / LARGEST_HESSIAN)
+    used = slice(None) if rows is None else rows
+    largest_gradient = np.abs(gradient[used]).max()
+    grad_scale = float(largest_gradient / (LARGEST_ALONE if hessian is None else LARGEST_GRADIENT))
+    hess_scale = 1.0 if hessian is None else float(hessian[used].max() / LARGEST_HESSIAN)
     hess = np.ones(len(gradient), np.int64)
     if hessian is not None:
         hess = oracle.quantize(hessian, hess_scale, key, low_half=True)
@@ -92,11 +95,13 @@ def check_tree(
     categorical = categories_of(KINDS)
     nodes = build_tree(bins, values, rules, categorical, rows)
     assert_same_tree(tree, nodes, upper, categorical)
-    G = np.array([node.sums[1] for node in nodes]) * grad_scale
-    H = np.array([node.sums[0] for node in nodes]) * hess_scale
+    # Quantized sums choose the splits; leaf values come from the gradients themselves.
+    G = np.array([math.fsum(gradient[node.rows]) for node in nodes])
+    H = np.array([float(len(node.rows)) if hessian is None else math.fsum(hessian[node.rows]) for node in nodes])
     shrunk = np.sign(G) * np.maximum(np.abs(G) - params.reg_alpha, 0.0)
-    assert_allclose(tree.value[:, 0], -params.learning_rate * shrunk / (H + params.reg_lambda), rtol=1e-12)
-    assert_allclose(tree.weight, H, rtol=1e-12)
+    expected = -params.learning_rate * shrunk / (H + params.reg_lambda)
+    assert_allclose(tree.value[:, 0], expected, rtol=1e-9, atol=1e-9)
+    assert_allclose(tree.weight, H, rtol=1e-9)
 
 
 PENALTIES: list[dict[str, Any]] = [
@@ -250,10 +255,13 @@ def test_training_goes_on_where_a_model_stopped() -> None:
     assert rest.to_json() == whole.to_json()
 
 
-@pytest.mark.xfail(strict=True, reason="a root whose hessians all round to 0 still takes a step")
 def test_a_sample_without_the_heaviest_row_takes_no_giant_steps() -> None:
     X, y = small_data("binary")
     weight = np.ones(len(y))
     weight[0] = 1e5
-    params = params_of("binary", n_estimators=20, subsample=0.5, subsample_freq=1)
-    assert np.abs(fit(X, y, params, weight=weight).predict_raw(X)).max() < 100
+    params = params_of("binary", n_estimators=1, subsample=0.5, subsample_freq=1)
+    for seed in range(8):  # some of the samples have the heavy row, some have not
+        model = fit(X, y, replace(params, seed=seed), weight=weight)
+        p = 1.0 / (1.0 + np.exp(-model.init_score[0]))
+        # A Newton step is a weighted mean of the rows' own steps, |p - y| / (p (1 - p)).
+        assert np.abs(model.trees[0].value).max() <= 1.001 * params.learning_rate / min(p, 1.0 - p)

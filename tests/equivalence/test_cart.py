@@ -98,7 +98,7 @@ def rules_of(params: Params, n_rows: int, scale: float) -> Rules:
     return Rules(
         entropy=entropy, grad_scale=scale, gain_scale=1.0 / (n_rows * np.log(2.0)) if entropy else 1.0 / n_rows,
         min_count=params.min_child_samples, min_hess=params.min_child_weight, min_gain=params.min_split_gain,
-        cat_smooth=params.cat_smooth, cat_l2=params.cat_l2, max_leaves=params.num_leaves, max_depth=params.max_depth,
+        cat_smooth=0.0, cat_l2=0.0, max_leaves=params.num_leaves, max_depth=params.max_depth,
     )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ _NEUTRAL: dict[str, Any] = {
 def make_rules(name: str, **given: Any) -> Rules:
     """Rules for the layout of that name; what is not given is neutral."""
     criterion = GRADIENT if name.startswith("gradient") else ENTROPY
-    hess_field = int(name in ("gradient copies", "gradient real"))
+    hess_field = int(name in ("gradient copies", "gradient real", "gradient precise"))
     known = _NEUTRAL | {"criterion": criterion, "hess_field": hess_field} | given
     return Rules(**{each.name: known.get(each.name, 0) for each in fields(Rules)})
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from pvtree.dtypes import BLOCK, CAPACITY, BinnedRows, Layout
+from pvtree.dtypes import BLOCK, MAX_CAPACITY, BinnedRows, Layout
 from pvtree.kernels.memory import TREE, fill_record
 from pvtree.layouts import class_layout, gradient_layout
 
 LAYOUTS: dict[str, Layout] = {
     **{f"gradient {kind}": gradient_layout(20_000, kind) for kind in ("constant", "copies", "real")},
+    "gradient precise": gradient_layout(20_000, "real", precise=True),
     **{
         f"{n_classes} classes {kind}": class_layout(n_classes, kind)
         for n_classes in (1, 2, 3, 4, 9)
@@ -21,7 +22,12 @@ LAYOUTS: dict[str, Layout] = {
 def layout_record(layout: Layout) -> np.void:
     """A tree's record with nothing but its layout; the layout must live as long."""
     arrays = {"plane": layout.plane, "shift": layout.shift, "mask": layout.mask}
-    numbers = {"n_planes": layout.n_planes, "n_values": len(layout.shift), "n_fields": layout.n_fields}
+    numbers = {
+        "capacity": layout.capacity,
+        "n_planes": layout.n_planes,
+        "n_values": len(layout.shift),
+        "n_fields": layout.n_fields,
+    }
     return fill_record(TREE, {**arrays, **numbers})[0]
 
 
@@ -78,4 +84,4 @@ def as_blocks(bins: np.ndarray, block_start: np.ndarray, categorical: tuple[int,
     return BinnedRows(blocks.reshape(len(blocks), -1), block_start, n_bins, is_categorical)
 
 
-FULL = int(CAPACITY)
+FULL = MAX_CAPACITY

@@ -29,9 +29,7 @@ def test_higher_can_be_better():
 
 
 def test_without_a_stop_the_best_iteration_of_the_first_metric_is_kept():
-    n_run, stop = run(
-        early_stopping(10), ("v", "l2", False, [3.0, 1.0, 2.0]), ("v", "l1", False, [3.0, 2.0, 1.0])
-    )
+    n_run, stop = run(early_stopping(10), ("v", "l2", False, [3.0, 1.0, 2.0]), ("v", "l1", False, [3.0, 2.0, 1.0]))
     assert (n_run, stop.best_iteration) == (3, 1)
 
 

@@ -54,9 +54,7 @@ def test_staged_and_limited_predictions_agree(estimator):
     if hasattr(model, "predict_proba"):
         for stage, probabilities in enumerate(model.staged_predict_proba(X), start=1):
             np.testing.assert_array_equal(model.predict_proba(X, num_iteration=stage), probabilities)
-    with pytest.raises(
-        InvalidParameterError, match="num_iteration must be an integer of at least 1 or None, got 0"
-    ):
+    with pytest.raises(InvalidParameterError, match="num_iteration must be an integer of at least 1 or None, got 0"):
         model.predict(X, num_iteration=0)
 
 
@@ -252,14 +250,10 @@ def test_pipelines_grids_and_cross_validation():
 
 
 def test_importing_is_light():
-    code = (
-        "import sys, pvtree; print([m for m in ('sklearn', 'numba', 'pandas', 'numpy') if m in sys.modules])"
-    )
+    code = "import sys, pvtree; print([m for m in ('sklearn', 'numba', 'pandas', 'numpy') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
     code = "import sys, pvtree; pvtree.GBDTClassifier(); print('numba' in sys.modules)"
-    assert (
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
-    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
 
 
 def test_public_names():

@@ -13,9 +13,7 @@ from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeEr
 def test_evaluation_results():
     X, y = data(400)
     model = small(pvtree.GBDTClassifier)
-    model.fit(
-        X[:200], y[:200], eval_set=[(X[:200], y[:200]), (X[200:], y[200:])], eval_metric=["auc", "logloss"]
-    )
+    model.fit(X[:200], y[:200], eval_set=[(X[:200], y[:200]), (X[200:], y[200:])], eval_metric=["auc", "logloss"])
     assert list(model.evals_result_) == ["valid_0", "valid_1"]
     assert {name: len(v) for name, v in model.evals_result_["valid_1"].items()} == {
         "auc": 5,
@@ -236,9 +234,7 @@ def test_a_ranker_without_queries_warns():
     X, y = data(n_classes=4)
     with pytest.warns(UserWarning, match="All rows are ranked as one query; pass group"):
         model = small(pvtree.GBDTRanker).fit(X, y)
-    np.testing.assert_array_equal(
-        model.predict(X), small(pvtree.GBDTRanker).fit(X, y, group=[200]).predict(X)
-    )
+    np.testing.assert_array_equal(model.predict(X), small(pvtree.GBDTRanker).fit(X, y, group=[200]).predict(X))
 
 
 def test_ranking_evaluation():

@@ -160,7 +160,6 @@ def test_weights_shift_leaves_towards_the_heavier_rows(n_classes: int) -> None:
         assert_allclose(raw, expected, atol=1e-3 if n_classes else 1e-9)
 
 
-@pytest.mark.xfail(strict=True, reason="weights are scaled by a row that is not in the tree's sample")
 @pytest.mark.parametrize("n_classes", [0, 2])
 def test_trees_without_the_heaviest_row_still_learn(n_classes: int) -> None:
     X, y = rows_of(n_classes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-from packed_rows import FULL, LAYOUTS, as_blocks, fields_of, histogram, layout_record, pack, random_values
+from packed_rows import LAYOUTS, as_blocks, fields_of, histogram, layout_record, pack, random_values
 
 from pvtree.dtypes import LANE_STRIDE
 from pvtree.kernels.histogram import (
@@ -55,17 +55,20 @@ def test_a_block_equals_its_naive_twin_and_plain_sums(n_lanes: int, planes: str)
                 assert_array_equal(single.reshape(n_planes, 256), naive[:, lane])
 
 
-@pytest.mark.parametrize("n_rows", [FULL - 1, FULL, FULL + 1, 2 * FULL + 5])
-@pytest.mark.parametrize("name", ["gradient constant", "gradient real", "4 classes real", "9 classes constant"])
-def test_nodes_of_any_size_equal_plain_sums(name: str, n_rows: int) -> None:
-    """Up to CAPACITY rows words stay packed; beyond, they are decoded in time, here with the largest values."""
+@pytest.mark.parametrize(("fills", "more"), [(1, -1), (1, 0), (1, 1), (2, 5)])
+@pytest.mark.parametrize(
+    "name", ["gradient constant", "gradient real", "gradient precise", "4 classes real", "9 classes constant"]
+)
+def test_nodes_of_any_size_equal_plain_sums(name: str, fills: int, more: int) -> None:
+    """Up to the capacity words stay packed; beyond, they are decoded in time, here with the largest values."""
     layout, rng = LAYOUTS[name], np.random.default_rng(5)
+    n_rows = fills * layout.capacity + more
     bins, block = random_block(3, n_rows, rng)
     bins[:, 1] = 9  # all in one bin
     block = as_blocks(bins, np.array([0, 3])).bins[0]
     values = random_values(name, n_rows, rng, extreme=True)
     if name.startswith("gradient"):
-        values[:] = layout.limit  # the sum of CAPACITY rows fills the field to the brim
+        values[:] = layout.limit  # the sum of a full word fills the field to the brim
         values[: n_rows // 2, -1] *= -1
     words, planes = pack(values, name)
     fields = fields_of(values, planes, layout)
@@ -74,7 +77,7 @@ def test_nodes_of_any_size_equal_plain_sums(name: str, n_rows: int) -> None:
     wide = np.zeros(16 * layout.n_fields * 256, np.int64)
     start, stop = np.int64(0), np.int64(n_rows)
     is_wide = histogram_of_block(block, np.int64(3), rows, words, planes, start, stop, tree, packed, wide)
-    assert is_wide == (n_rows > FULL)
+    assert is_wide == (n_rows > layout.capacity)
     for lane in range(3):
         if is_wide:
             found = wide.reshape(16, layout.n_fields, 256)[lane]

@@ -96,9 +96,7 @@ def test_column_names():
 
 
 def test_categories_are_kept_in_the_order_of_values():
-    frame = pd.DataFrame(
-        {"n": [1.0, 2.0, 3.0, 4.0], "c": pd.Categorical(["y", "x", None, "y"], ["z", "y", "x"])}
-    )
+    frame = pd.DataFrame({"n": [1.0, 2.0, 3.0, 4.0], "c": pd.Categorical(["y", "x", None, "y"], ["z", "y", "x"])})
     matrix, columns = read(frame)
     assert columns.categories == {1: ("x", "y")}  # "z" has no row
     np.testing.assert_array_equal(matrix, [[1, 2], [2, 1], [3, 0], [4, 2]])
@@ -156,9 +154,7 @@ def test_unseen_and_missing_categories_at_prediction(values):
 @pytest.mark.parametrize("dtype", [np.int64, np.float32, np.float64, object])
 def test_numbers_match_their_category_whatever_their_dtype(dtype):
     columns = Columns(1, None, {0: (2, 5, "x")})
-    np.testing.assert_array_equal(
-        read_like(np.array([[5], [3], [2], [9]], dtype), columns, "m")[:, 0], [2, 0, 1, 0]
-    )
+    np.testing.assert_array_equal(read_like(np.array([[5], [3], [2], [9]], dtype), columns, "m")[:, 0], [2, 0, 1, 0])
 
 
 def test_text_categories_do_not_match_numbers():
@@ -168,14 +164,10 @@ def test_text_categories_do_not_match_numbers():
 
 def test_categories_that_no_model_file_can_hold():
     frame = pd.DataFrame({"c": pd.cut([1.0, 5.0], 2)})
-    with pytest.raises(
-        InvalidDataError, match="categories of column 'c' of X are Interval; convert them to strings"
-    ):
+    with pytest.raises(InvalidDataError, match="categories of column 'c' of X are Interval; convert them to strings"):
         read(frame)
     unhashable = np.array([[{}], [{}]], object)
-    with pytest.raises(
-        InvalidDataError, match="categories of column 0 of X are dict; convert them to strings"
-    ):
+    with pytest.raises(InvalidDataError, match="categories of column 0 of X are dict; convert them to strings"):
         read(unhashable, [0])
     with pytest.raises(InvalidDataError, match="values of column 0 of X cannot be categories"):
         read_like(unhashable, Columns(1, None, {0: ("a",)}), "m")
@@ -185,9 +177,7 @@ def test_columns_at_prediction():
     columns = Columns(2, ("a", "b"))
     read_like(pd.DataFrame({"a": [1], "b": [2]}), columns, "GBDT")
     read_like(np.zeros((1, 2)), columns, "GBDT")
-    with pytest.raises(
-        InvalidDataError, match=r"^X has 3 features, but GBDT is expecting 2 features as input.$"
-    ):
+    with pytest.raises(InvalidDataError, match=r"^X has 3 features, but GBDT is expecting 2 features as input.$"):
         read_like(np.zeros((1, 3)), columns, "GBDT")
     with pytest.raises(InvalidDataError, match="in another order than in fit"):
         read_like(pd.DataFrame({"b": [1], "a": [2]}), columns, "GBDT")

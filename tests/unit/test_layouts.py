@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-from packed_rows import FULL, LAYOUTS, fields_of, layout_record, pack, random_values
+from packed_rows import LAYOUTS, fields_of, layout_record, pack, random_values
 
 from pvtree.dtypes import COUNT_BITS
 from pvtree.kernels.histogram import pack_fields, unpack_add
@@ -19,7 +19,7 @@ ZERO, ONE = np.int64(0), np.int64(1)
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_a_full_word_of_any_values_decodes_exactly(name: str, extreme: str) -> None:
     layout, rng = LAYOUTS[name], np.random.default_rng(0)
-    values = random_values(name, FULL, rng, extreme=extreme != "random")
+    values = random_values(name, layout.capacity, rng, extreme=extreme != "random")
     if extreme in ("largest", "smallest"):  # every row as the first: the largest, or with gradients the most negative
         last_only = np.arange(len(layout.limit)) == len(layout.limit) - 1
         values[:] = layout.limit if name.startswith("gradient") else last_only * layout.limit
@@ -29,12 +29,12 @@ def test_a_full_word_of_any_values_decodes_exactly(name: str, extreme: str) -> N
     expected = fields_of(values, planes, layout).sum(axis=0)
 
     sums = np.empty(layout.n_fields, np.int64)
-    sum_words(words, planes, layout.n_planes, layout.plane, layout.shift, layout.mask, sums)
+    sum_words(words, planes, layout.capacity, layout.n_planes, layout.plane, layout.shift, layout.mask, sums)
     assert_array_equal(sums, expected)
 
     # One bin per plane: words to fields, and fields to words again.
     tree = layout_record(layout)
-    plane = planes if len(planes) else np.zeros(FULL, np.int64)
+    plane = planes if len(planes) else np.zeros(layout.capacity, np.int64)
     packed = np.array([words[plane == p].sum() for p in range(layout.n_planes)])
     wide = np.zeros(layout.n_fields, np.int64)
     unpack_add(packed, ZERO, ONE, ONE, tree, wide, ZERO, ONE, ONE)
@@ -48,10 +48,11 @@ def test_a_full_word_of_any_values_decodes_exactly(name: str, extreme: str) -> N
 def test_differences_of_words_decode_too(name: str) -> None:
     """parent - child = sibling, on words."""
     layout, rng = LAYOUTS[name], np.random.default_rng(1)
-    values = random_values(name, 2000, rng, extreme=True)
+    n_rows = min(2000, layout.capacity)
+    values = random_values(name, n_rows, rng, extreme=True)
     words, planes = pack(values, name)
-    plane = planes if len(planes) else np.zeros(2000, np.int64)
-    in_child = rng.random(2000) < 0.3
+    plane = planes if len(planes) else np.zeros(n_rows, np.int64)
+    in_child = rng.random(n_rows) < 0.3
     parent = np.array([words[plane == p].sum() for p in range(layout.n_planes)])
     child = np.array([words[(plane == p) & in_child].sum() for p in range(layout.n_planes)])
     wide = np.zeros(layout.n_fields, np.int64)
@@ -65,12 +66,12 @@ def test_fields_of_a_plane_do_not_overlap(name: str) -> None:
     for plane in range(layout.n_planes):
         used = 2**COUNT_BITS - 1
         for j in np.flatnonzero(layout.plane == plane):
-            width = int(layout.limit[j] * FULL).bit_length() + (layout.mask[j] == -1)  # and a sign
+            width = int(layout.limit[j] * layout.capacity).bit_length() + (layout.mask[j] == -1)  # and a sign
             field = (2**width - 1) << int(layout.shift[j])
             assert used & field == 0 and field < 2**64
-            assert layout.mask[j] == -1 or layout.mask[j] >= layout.limit[j] * FULL
+            assert layout.mask[j] == -1 or layout.mask[j] >= layout.limit[j] * layout.capacity
             used |= field
-    assert FULL < 2**COUNT_BITS
+    assert layout.capacity < 2**COUNT_BITS
 
 
 @pytest.mark.parametrize("n_rows", [1, 10**6, 2**31])

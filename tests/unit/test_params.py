@@ -24,14 +24,10 @@ def rejected(name, value):
 
 
 def test_the_sentence_names_parameter_range_and_value():
-    assert (
-        rejected("num_leaves", 1) == "num_leaves must be an integer of at least 2 or -1 for no limit, got 1."
-    )
+    assert rejected("num_leaves", 1) == "num_leaves must be an integer of at least 2 or -1 for no limit, got 1."
     assert rejected("max_bin", 256) == "max_bin must be an integer from 2 to 255, got 256."
     assert rejected("subsample", 0) == "subsample must be a number greater than 0 and at most 1, got 0."
-    assert (
-        rejected("learning_rate", np.nan) == "learning_rate must be a finite number greater than 0, got nan."
-    )
+    assert rejected("learning_rate", np.nan) == "learning_rate must be a finite number greater than 0, got nan."
     assert rejected("criterion", "gini") == "criterion must be 'entropy' or 'variance', got 'gini'."
 
 
@@ -165,16 +161,12 @@ def test_a_subclass_may_add_parameters():
 
     mine = Mine(extra=2, num_leaves=5)
     assert (mine.extra, mine.num_leaves, mine.n_estimators) == (2, 5, 100)
-    with pytest.raises(
-        InvalidParameterError, match="xyz is not a parameter of Mine; its parameters are extra"
-    ):
+    with pytest.raises(InvalidParameterError, match="xyz is not a parameter of Mine; its parameters are extra"):
         Mine().set_params(xyz=1)
 
 
 def test_params_for_the_trainer():
-    values = pvtree.GBDTClassifier(
-        num_leaves=-1, early_stopping_rounds=5, random_state=7, n_jobs=3
-    ).get_params()
+    values = pvtree.GBDTClassifier(num_leaves=-1, early_stopping_rounds=5, random_state=7, n_jobs=3).get_params()
     params = make_params(values, n_features=4, objective="binary", n_classes=2)
     assert (params.num_leaves, params.early_stopping_rounds, params.seed, params.n_threads) == (0, 5, 7, 3)
     assert (params.ensemble, params.objective, params.n_classes, params.criterion) == (
@@ -220,11 +212,7 @@ def test_seeds():
     assert seed_of(None) == 0
     assert seed_of(np.int64(2**62)) == 2**62
     assert type(seed_of(np.int64(3))) is int
-    assert (
-        seed_of(np.random.RandomState(1))
-        == seed_of(np.random.RandomState(1))
-        != seed_of(np.random.RandomState(2))
-    )
+    assert seed_of(np.random.RandomState(1)) == seed_of(np.random.RandomState(1)) != seed_of(np.random.RandomState(2))
     assert seed_of(np.random.default_rng(1)) == seed_of(np.random.default_rng(1))
 
 

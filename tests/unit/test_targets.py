@@ -48,9 +48,7 @@ def test_bad_labels(y, sentence):
 def test_labels_of_known_classes():
     found, _ = read_labels([3, 3], 2, classes=np.array([1, 3]))
     assert found.tolist() == [1, 1]
-    with pytest.raises(
-        InvalidDataError, match=r"^y of eval_set 0 has the label 2, but the classes are 1, 3.$"
-    ):
+    with pytest.raises(InvalidDataError, match=r"^y of eval_set 0 has the label 2, but the classes are 1, 3.$"):
         read_labels([2, 3], 2, np.array([1, 3]), "y of eval_set 0")
 
 
