@@ -10,7 +10,7 @@ import numpy as np
 from pvtree.dtypes import BLOCK, N_BINS, BinnedRows
 from pvtree.kernels.binning import bin_columns, choose_thresholds, gather_columns
 from pvtree.kernels.hashing import keep_rows
-from pvtree.team import Team
+from pvtree.team import LITTLE_WORK, Team
 
 SAMPLE_ROWS = 200_000  # enough that a quantile of 1/255 is known to a few per cent
 _SAMPLE_KEY = 0x5EED_B125
@@ -51,7 +51,7 @@ def sample_rows(n_rows: int, first_row: int = 0) -> np.ndarray:
 def bin_rows(X: np.ndarray, categorical: Mapping[int, int], max_bin: int, team: Team) -> tuple[BinnedRows, Thresholds]:
     """Choose thresholds from a sample and bin all rows, block by block, each on one thread."""
     n_rows, n_features = X.shape
-    starts = block_starts(n_features, team.n_threads)
+    starts = block_starts(n_features, team.n_threads if n_rows * n_features >= LITTLE_WORK else 1)
     n_blocks = len(starts) - 1
     bins = np.zeros((n_blocks, n_rows * BLOCK), np.uint8)
     upper = np.full((n_features, N_BINS), np.inf)

@@ -182,7 +182,10 @@ class Grower:
         nodes[0] = (0, n_rows, 0, 0, 1, -1, 0, 0, -np.inf, 0, 0, 0)
         tree = self._tree_record(rules, tree_features)
 
-        helpers = self.team.start_others(lambda thread: grow_tree(tree, nodes, self.best, self.scratch[thread], False))
+        helpers = self.team.start_others(
+            lambda thread: grow_tree(tree, nodes, self.best, self.scratch[thread], False),
+            work=n_rows * (rules.n_sampled or len(tree_features)),
+        )
         grow_tree(tree, nodes, self.best, self.scratch[0], True)
         for helper in helpers:
             helper.result()

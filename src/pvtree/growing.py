@@ -146,7 +146,8 @@ class GradientTreeMaker(TreeMaker):
         sums = np.zeros((len(grown.feature), 2), np.int64)
         self.team.for_blocks(
             sum_by_leaf, len(grown.leaf_order), self.grower.rows, grown.leaf_order, grown.leaf_stop,
-            grown.leaf_buffer, copies, grad, hess, 1.0 / scale, sums, min_block=1,
+            grown.leaf_buffer, copies, grad, hess, 1.0 / scale, sums,
+            min_block=1 + 16384 * len(grown.leaf_order) // max(1, self.data.n_rows),
         )  # fmt: skip
         sum_upwards(grown.left_child, sums)
         return sums[:, 0] * scale[0], sums[:, 1] * scale[1]

@@ -7,6 +7,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
 
+LITTLE_WORK = 2**18  # additions: waking a thread and seeing it off takes about as long
+
 
 class Team:
     """``n_threads`` threads, the caller being the first of them.
@@ -28,11 +30,14 @@ class Team:
         if self._pool is not None:
             self._pool.shutdown()
 
-    def start_others(self, function: Callable[..., Any], *args: Any) -> list[Future[Any]]:
-        """Run ``function(thread, *args)`` on every thread but the caller's; the caller goes on at once."""
-        if self._pool is None:
+    def start_others(self, function: Callable[..., Any], work: int) -> list[Future[Any]]:
+        """Run ``function(thread)`` on every thread but the caller's; the caller goes on at once.
+
+        Nobody is started for ``work`` (additions, say) that is done before a thread has woken up.
+        """
+        if self._pool is None or work < LITTLE_WORK:
             return []
-        return [self._pool.submit(function, thread, *args) for thread in range(1, self.n_threads)]
+        return [self._pool.submit(function, thread) for thread in range(1, self.n_threads)]
 
     def for_blocks(self, kernel: Callable[..., Any], n: int, *args: Any, min_block: int = 4096) -> None:
         """Call ``kernel(start, stop, *args)`` for disjoint blocks that cover ``range(n)``."""

@@ -16,6 +16,7 @@ from pvtree.kernels.hashing import hash_pair, sample_features
 from pvtree.kernels.intrinsics import int64_at, uint8_at, uint64_at
 from pvtree.kernels.jit import njit
 from pvtree.kernels.route import CHUNK, fill_sides, mark_chunk, scatter_chunk
+from pvtree.kernels.split import count_rows
 from pvtree.kernels.work_sharing import (
     KIND,
     SYNC_SIZE,
@@ -194,16 +195,17 @@ def begin_partition(tree, nodes):
 
 
 @njit
-def place_chunks(tree):
+def place_chunks(tree, nodes):
     """Between the two passes of a partition: turn how many rows go left into where each chunk's first one goes."""
     n_chunks = (tree.stop - tree.start + CHUNK - 1) // CHUNK
     chunk_left = int64_at(tree.chunk_left, n_chunks)
+    left_sums = int64_at(tree.left_sums, (tree.n_nodes, tree.n_fields))[tree.parent]
+    tree.n_left = count_rows(left_sums, tree.n_planes)
     at = tree.start
     for chunk in range(n_chunks):
         n_left = chunk_left[chunk]
         chunk_left[chunk] = at
         at += n_left
-    tree.n_left = at - tree.start
     return n_chunks
 
 
@@ -271,7 +273,7 @@ def next_phase(phase, tree, nodes, best):
         tree.parent, tree.left, tree.right = ZERO, ZERO, NONE
         tree.n_made, tree.n_leaves, tree.n_open = ONE, ONE, ZERO
     elif phase == _MARK:
-        return _SCATTER, place_chunks(tree)
+        return _SCATTER, place_chunks(tree, nodes)
     elif phase == _SCATTER:
         make_children(tree, nodes)
         if tree.n_leaves == tree.max_leaves:
@@ -283,7 +285,10 @@ def next_phase(phase, tree, nodes, best):
     finish_evaluation(tree, nodes, best)
     if tree.n_open == 0:
         return _START, ZERO
-    return _MARK, begin_partition(tree, nodes)
+    n_chunks = begin_partition(tree, nodes)
+    if n_chunks == 1:  # the split knows how many rows go left: nothing to count
+        return _SCATTER, place_chunks(tree, nodes)
+    return _MARK, n_chunks
 
 
 @njit

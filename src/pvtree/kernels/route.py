@@ -86,6 +86,9 @@ def mark_chunk(chunk, tree):
 def scatter_chunk(chunk, tree):
     """Second pass, once chunk_left says where the chunk's first left row goes."""
     start, stop = chunk_bounds(chunk, tree)
+    if stop - start == tree.stop - tree.start:  # the only chunk, which skipped the first pass
+        mark_chunk(chunk, tree)
+        int64_at(tree.chunk_left, chunk + 1)[chunk] = start
     left_at = int64_at(tree.chunk_left, chunk + 1)[chunk]
     # Before this chunk are start - tree.start rows; those of them that did not go left went right.
     right_at = tree.start + tree.n_left + (start - left_at)

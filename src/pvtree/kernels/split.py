@@ -73,7 +73,7 @@ def collect_packed(packed, base, n_bins, start_word, n_rows, tree, scratch):
     """From packed words of one plane; returns the number of boundaries."""
     words = int64_at(scratch.words, N_BINS)
     boundary = int64_at(scratch.boundary, N_BINS)
-    least, most = tree.min_count, n_rows - tree.min_count
+    least, span = tree.min_count, np.uint64(max(n_rows - 2 * tree.min_count, 0))
     n = 0
     total = start_word
     bins = packed[base + 1 :][:n_bins]
@@ -82,8 +82,8 @@ def collect_packed(packed, base, n_bins, start_word, n_rows, tree, scratch):
         total += word
         words[n] = total
         boundary[n] = b + 1
-        count = total & _COUNT_MASK
-        n += (word != 0) & (count >= least) & (count <= most)
+        # Unsigned, a count below ``least`` is a huge number: one comparison checks both ends.
+        n += (word != 0) & (np.uint64((total & _COUNT_MASK) - least) <= span)
     hess_at = tree.hess_field - 1  # -1: the count, in the lowest bits
     shift, mask = int64_at(tree.shift, tree.n_values), int64_at(tree.mask, tree.n_values)
     h_shift, h_mask = (shift[hess_at], mask[hess_at]) if hess_at >= 0 else (ZERO, np.int64(_COUNT_MASK))
