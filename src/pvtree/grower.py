@@ -95,7 +95,6 @@ class Grower:
             "n_values": len(layout.shift), "n_fields": n_fields,
             "stride": int(data.n_bins.max()) + 1, "n_groups": n_groups, "singly": int(singly),
             "tree_features": np.empty(n_features, np.int64), "in_tree": np.empty(n_features, np.uint8),
-            "sync": np.empty(SYNC_SIZE, np.int64),
         }  # fmt: skip
         self.record: np.ndarray | None = None
         self._make_pools(n_places, max_leaves)
@@ -145,8 +144,8 @@ class Grower:
             }  # fmt: skip
             self.record = None
 
-    def _tree_record(self, rules: Rules, tree_features: np.ndarray) -> np.ndarray:
-        """The shared record of one tree: this grower's arrays, and what is new for the tree."""
+    def _tree_record(self, rules: Rules, tree_features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The shared record of one tree, with this grower's arrays and what is new for the tree, and its sync."""
         a = self.arrays
         if self.record is None:
             self.record = fill_record(TREE, a)
@@ -157,12 +156,14 @@ class Grower:
         top = max(a["n_narrow_slots"], a["n_wide_slots"])
         a["free_slots"][:, :top] = np.arange(top)
         a["free_slots"][:, top] = a["n_narrow_slots"], a["n_wide_slots"]
-        a["sync"][:] = 0
-        record = self.record[0]
+        sync = np.zeros(SYNC_SIZE, np.int64)
+        tree = self.record.copy()
+        record = tree[0]
+        record["sync"] = sync.ctypes.data
         record["n_tree_features"] = len(tree_features)
         for name, value in vars(rules).items():
             record[name] = value
-        return self.record
+        return tree, sync
 
     def add_up(self, n_rows: int) -> np.ndarray:
         """Sums by field over the first ``n_rows`` places of buffer 0."""
@@ -180,15 +181,15 @@ class Grower:
         nodes = self.nodes
         self.arrays["sums"][0] = self.root_sums
         nodes[0] = (0, n_rows, 0, 0, 1, -1, 0, 0, -np.inf, 0, 0, 0)
-        tree = self._tree_record(rules, tree_features)
+        tree, sync = self._tree_record(rules, tree_features)
 
-        helpers = self.team.start_others(
-            lambda thread: grow_tree(tree, nodes, self.best, self.scratch[thread], False),
-            work=n_rows * (rules.n_sampled or len(tree_features)),
-        )
+        held = (tree, sync)  # a thread that comes too late finds here that its tree is finished
+
+        def help_growing(thread: int) -> None:
+            grow_tree(held[0], nodes, self.best, self.scratch[thread], False)
+
+        self.team.start_others(help_growing, work=n_rows * (rules.n_sampled or len(tree_features)))
         grow_tree(tree, nodes, self.best, self.scratch[0], True)
-        for helper in helpers:
-            helper.result()
         return _in_level_order(nodes[: int(tree["n_made"][0])], self.arrays)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
 
-LITTLE_WORK = 2**18  # additions: waking a thread and seeing it off takes about as long
+LITTLE_WORK = 2**16  # additions: waking a thread and seeing it off takes about as long
 
 
 class Team:
@@ -30,14 +30,14 @@ class Team:
         if self._pool is not None:
             self._pool.shutdown()
 
-    def start_others(self, function: Callable[..., Any], work: int) -> list[Future[Any]]:
-        """Run ``function(thread)`` on every thread but the caller's; the caller goes on at once.
+    def start_others(self, function: Callable[[int], Any], work: int) -> None:
+        """Run ``function(thread)`` on every thread but the caller's; the caller goes on at once, and never waits.
 
         Nobody is started for ``work`` (additions, say) that is done before a thread has woken up.
         """
-        if self._pool is None or work < LITTLE_WORK:
-            return []
-        return [self._pool.submit(function, thread) for thread in range(1, self.n_threads)]
+        if self._pool is not None and work >= LITTLE_WORK:
+            for thread in range(1, self.n_threads):
+                self._pool.submit(function, thread)
 
     def for_blocks(self, kernel: Callable[..., Any], n: int, *args: Any, min_block: int = 4096) -> None:
         """Call ``kernel(start, stop, *args)`` for disjoint blocks that cover ``range(n)``."""

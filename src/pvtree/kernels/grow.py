@@ -21,7 +21,9 @@ from pvtree.kernels.work_sharing import (
     KIND,
     SYNC_SIZE,
     all_done,
+    come,
     finish_item,
+    go,
     let_helpers_go,
     may_go,
     publish,
@@ -300,6 +302,8 @@ def grow_tree(trees, nodes, best, scratches, leads):
     tree, scratch = trees[0], scratches[0]
     sync = int64_at(tree.sync, SYNC_SIZE)
     phase, n_waits = _START, ZERO
+    if not leads:
+        come(sync)
     while True:
         item = take(sync)
         if item >= 0:
@@ -322,6 +326,7 @@ def grow_tree(trees, nodes, best, scratches, leads):
                 return
             publish(sync, phase, n_items)
         elif not leads and may_go(sync):
+            go(sync)
             return
         else:
             n_waits = wait_a_moment(n_waits)

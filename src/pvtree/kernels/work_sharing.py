@@ -12,8 +12,8 @@ from pvtree.kernels.intrinsics import atomic_add, atomic_load, atomic_store, yie
 from pvtree.kernels.jit import njit
 
 # Words of the ``sync`` array, a cache line apart so that waiting on one does not slow the others.
-TICKET, DONE, QUIT, KIND = 0, 16, 32, 48
-SYNC_SIZE = 64
+TICKET, DONE, QUIT, KIND, COME, GONE = 0, 16, 32, 48, 64, 80
+SYNC_SIZE = 96
 _SPINS = 2000  # about a microsecond of looking before the processor is offered to others
 
 
@@ -49,7 +49,21 @@ def all_done(sync):
 
 @njit
 def let_helpers_go(sync):
+    """End the work and wait until all helpers that came have gone; one that comes later will find nothing to do."""
     atomic_store(sync, QUIT, 1)
+    while atomic_load(sync, GONE) < atomic_load(sync, COME):
+        yield_processor()
+
+
+@njit
+def come(sync):
+    atomic_add(sync, COME, 1)
+
+
+@njit
+def go(sync):
+    """A helper's last touch of anything shared."""
+    atomic_add(sync, GONE, 1)
 
 
 @njit
