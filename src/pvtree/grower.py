@@ -72,7 +72,7 @@ class Grower:
     ) -> None:
         self.data, self.layout, self.team = data, layout, team
         n_features, n_fields = data.n_features, layout.n_fields
-        n_groups = max(len(data.block_start) - 1, -(-n_sampled // GROUP))
+        n_groups = max(len(data.block_start) - 1, -(-n_sampled // int(GROUP)))
         singly = 0 < n_sampled < (_SINGLY_BELOW if max_leaves else _SINGLY_BELOW_UNLIMITED) * n_features
         table = np.empty(TABLE_SIZE)
         fill_x_log_x(table)

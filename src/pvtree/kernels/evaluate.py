@@ -12,7 +12,7 @@ from pvtree.kernels.intrinsics import int64_at, uint8_at, uint32_at, uint64_at
 from pvtree.kernels.jit import njit
 from pvtree.kernels.split import best_split_of_feature, complete_split, node_score
 
-GROUP = 8  # features that one thread takes at a time where features are looked at singly
+GROUP = np.int64(8)  # features that one thread takes at a time where features are looked at singly
 
 
 @njit
@@ -118,47 +118,68 @@ def can_split(node, tree, nodes):
 
 
 @njit
-def evaluate_block(item, tree, nodes, best, scratch):
-    """One block of features for one unit: build the node's histogram, subtract for its sibling, search both."""
-    unit, block = item // tree.n_blocks, item % tree.n_blocks
+def count_groups(tree):
+    """Into how many groups of features the search at one node is divided."""
+    return (tree.n_sampled + GROUP - 1) // GROUP if tree.singly else tree.n_blocks
+
+
+@njit
+def evaluate_group(item, tree, nodes, best, scratch):
+    """One group of features for one node: add up its histograms, subtract for its sibling, search both.
+
+    A group is a block; or, where so few features are looked at that subtraction does not pay, a few single ones.
+    One function for both, because the search inside is large and would be compiled for each.
+    """
+    unit, group = item // count_groups(tree), item % count_groups(tree)
     node = tree.node_0 if unit == 0 else tree.node_1
     sibling = tree.sibling
-    best[unit, block].gain = -math.inf
+    best[unit, group].gain = -math.inf
     if sibling >= 0:
-        best[1, block].gain = -math.inf
+        best[1, group].gain = -math.inf
     block_start = int64_at(tree.block_start, tree.n_blocks + 1)
-    all_n_bins = int64_at(tree.n_bins, tree.n_features)
+    bins = uint8_at(tree.bins, (tree.n_blocks, tree.n_all_rows * BLOCK))
     in_tree = uint8_at(tree.in_tree, tree.n_features)
     allowed = uint8_at(tree.allowed, (2, tree.n_features))
+    chosen = int64_at(tree.chosen, (2, tree.n_sampled))
     sums = int64_at(tree.sums, (tree.n_nodes, tree.n_fields))
     packed = int64_at(scratch.packed, tree.n_planes * BLOCK * LANE_STRIDE)
     wide = int64_at(scratch.wide, BLOCK * tree.n_fields * N_BINS)
-    buffer = nodes[node].buffer
-    first = block_start[block]
-    n_lanes = block_start[block + 1] - first
-    is_wide = histogram_of_block(
-        uint8_at(tree.bins, (tree.n_blocks, tree.n_all_rows * BLOCK))[block], n_lanes,
-        uint32_at(tree.rows, (2, tree.n_places))[buffer], int64_at(tree.words, (2, tree.n_places))[buffer],
-        uint8_at(tree.planes, (2, tree.n_places if tree.n_planes > 1 else 0))[buffer],
-        nodes[node].start, nodes[node].stop, tree, packed, wide,
-    )  # fmt: skip
+    buffer, start, stop = nodes[node].buffer, nodes[node].start, nodes[node].stop
+    rows, words = uint32_at(tree.rows, (2, tree.n_places))[buffer], int64_at(tree.words, (2, tree.n_places))[buffer]
+    planes = uint8_at(tree.planes, (2, tree.n_places if tree.n_planes > 1 else 0))[buffer]
     search_node = can_split(node, tree, nodes)
     search_sibling = sibling >= 0 and can_split(sibling, tree, nodes)
     own_score = node_score(sums[node], tree)
     sibling_score = node_score(sums[sibling], tree) if search_sibling else 0.0
+    if tree.singly:
+        first, n_lanes, is_wide = group * GROUP, min(GROUP, tree.n_sampled - group * GROUP), ZERO
+    else:
+        first = block_start[group]
+        n_lanes = block_start[group + 1] - first
+        is_wide = histogram_of_block(bins[group], n_lanes, rows, words, planes, start, stop, tree, packed, wide)
     for lane in range(n_lanes):
-        feature = first + lane
-        n_bins = all_n_bins[feature]
+        if tree.singly:
+            feature = chosen[unit, first + lane]
+            block = np.searchsorted(block_start, feature, side="right") - 1
+            is_wide = histogram_of_feature(
+                bins[block], feature - block_start[block], rows, words, planes, start, stop, tree, packed, wide
+            )
+        else:
+            feature = first + lane
         if not in_tree[feature]:
             continue
+        n_bins = int64_at(tree.n_bins, tree.n_features)[feature]
         if nodes[node].slot >= 0:
             store_histogram(lane, feature, is_wide, nodes[node].slot, n_bins, tree, scratch)
         for row in range(2):  # the node itself, then its sibling
             if row == 0:
-                who, score, search = node, own_score, search_node
-                hist, base, step, wide_now = packed, lane * LANE_STRIDE, BLOCK * LANE_STRIDE, ZERO
-                if is_wide:
-                    hist, base, step, wide_now = wide, lane * tree.n_fields * N_BINS, N_BINS, ONE
+                who, score, search, wide_now = node, own_score, search_node, is_wide
+                if tree.singly:
+                    hist, base, step = wide if is_wide else packed, ZERO, N_BINS
+                elif is_wide:
+                    hist, base, step = wide, lane * tree.n_fields * N_BINS, N_BINS
+                else:
+                    hist, base, step = packed, lane * LANE_STRIDE, BLOCK * LANE_STRIDE
             else:
                 if not search_sibling:
                     break
@@ -167,31 +188,4 @@ def evaluate_block(item, tree, nodes, best, scratch):
                 step = tree.stride
             at = max(unit, row)
             if search and allowed[at, feature]:
-                search_feature(hist, base, step, wide_now, feature, who, score, at, block, tree, best, scratch)
-
-
-@njit
-def evaluate_features(item, tree, nodes, best, scratch):
-    """A group of single features of one node, where so few are looked at that subtraction does not pay."""
-    n_groups = (tree.n_sampled + GROUP - 1) // GROUP
-    unit, group = item // n_groups, item % n_groups
-    node = tree.node_0 if unit == 0 else tree.node_1
-    best[unit, group].gain = -math.inf
-    block_start = int64_at(tree.block_start, tree.n_blocks + 1)
-    chosen = int64_at(tree.chosen, (2, tree.n_sampled))
-    own_sums = int64_at(tree.sums, (tree.n_nodes, tree.n_fields))[node]
-    packed = int64_at(scratch.packed, tree.n_planes * BLOCK * LANE_STRIDE)
-    wide = int64_at(scratch.wide, BLOCK * tree.n_fields * N_BINS)
-    buffer = nodes[node].buffer
-    own_score = node_score(own_sums, tree)
-    for i in range(group * GROUP, min((group + 1) * GROUP, tree.n_sampled)):
-        feature = chosen[unit, i]
-        block = np.searchsorted(block_start, feature, side="right") - 1
-        is_wide = histogram_of_feature(
-            uint8_at(tree.bins, (tree.n_blocks, tree.n_all_rows * BLOCK))[block], feature - block_start[block],
-            uint32_at(tree.rows, (2, tree.n_places))[buffer], int64_at(tree.words, (2, tree.n_places))[buffer],
-            uint8_at(tree.planes, (2, tree.n_places if tree.n_planes > 1 else 0))[buffer],
-            nodes[node].start, nodes[node].stop, tree, packed, wide,
-        )  # fmt: skip
-        hist = wide if is_wide else packed
-        search_feature(hist, ZERO, N_BINS, is_wide, feature, node, own_score, unit, group, tree, best, scratch)
+                search_feature(hist, base, step, wide_now, feature, who, score, at, group, tree, best, scratch)

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from pvtree.dtypes import N_BINS, NONE, ONE, ZERO
-from pvtree.kernels.evaluate import GROUP, can_split, evaluate_block, evaluate_features
+from pvtree.kernels.evaluate import can_split, count_groups, evaluate_group
 from pvtree.kernels.hashing import hash_pair, sample_features
 from pvtree.kernels.intrinsics import int64_at, uint8_at, uint64_at
 from pvtree.kernels.jit import njit
@@ -155,12 +155,6 @@ def begin_evaluation(tree, nodes):
             choose_features(ONE, tree.node_1, tree, nodes)
     choose_features(ZERO, tree.node_0, tree, nodes)
     return count_groups(tree) * (2 if tree.node_1 >= 0 else 1)
-
-
-@njit
-def count_groups(tree):
-    """Into how many groups of features the search at one node is divided."""
-    return (tree.n_sampled + GROUP - 1) // GROUP if tree.singly else tree.n_blocks
 
 
 @njit
@@ -309,10 +303,7 @@ def grow_tree(trees, nodes, best, scratches, leads):
         if item >= 0:
             kind = sync[KIND]
             if kind == _EVALUATE:
-                if tree.singly:
-                    evaluate_features(item, tree, nodes, best, scratch)
-                else:
-                    evaluate_block(item, tree, nodes, best, scratch)
+                evaluate_group(item, tree, nodes, best, scratch)
             elif kind == _MARK:
                 mark_chunk(item, tree)
             else:
