@@ -30,7 +30,7 @@ class _CompileNotice(event.Listener):
         with self.lock:
             if not self.said:
                 self.said = True
-                message = "pvtree: compiling its kernels for this machine, once (about 20 s, cached afterwards)."
+                message = "pvtree: compiling its kernels for this machine, once (about 30 s, cached afterwards)."
                 print(message, file=sys.stderr, flush=True)
 
     def on_end(self, event: Any) -> None:
