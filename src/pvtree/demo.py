@@ -81,7 +81,7 @@ ROW = "{:<14} {:<7} {:<9} {:>8} {:>13} {:>10} {:>15}"
 NEXT = """
 Means of {n_folds} folds; {n_trees} trees in each GBDT and forest, all else at its default. Seconds are of all
 fits and predictions, on one thread. The data sets have 178 to 1,797 rows: differences of a few
-percent are chance, and speed is decided by larger data.
+percent may be chance, and speed is decided by larger data.
 
 Try next:
   .venv/bin/python examples/classification.py    a model trained, saved and read again
