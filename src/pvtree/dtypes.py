@@ -16,7 +16,6 @@ N_BINS = np.int64(256)
 # bits of their addresses, which processors take for the same address (half again as slow on sparse columns).
 LANE_STRIDE = np.int64(264)
 MISSING_BIN = np.int64(0)
-MAX_BIN = 255
 # The most rows that a packed word ever takes: its count field has room for them.
 MAX_CAPACITY = 8192
 COUNT_BITS = MAX_CAPACITY.bit_length()

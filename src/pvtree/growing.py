@@ -99,9 +99,8 @@ class GradientTreeMaker(TreeMaker):
         row_ids: np.ndarray | None = None,
         copies: np.ndarray = _NO_COPIES,
         shrinkage: float = 1.0,
-        constant_hessian: float = 1.0,
     ) -> tuple[GrownTree, Tree]:
-        """``hess`` is empty where it is the same for every row."""
+        """``hess`` is empty where it is 1 for every row."""
         layout, params = self.layout, self.params
         variance = params.criterion == "variance"
         n_rows = self.data.n_rows if row_ids is None else len(row_ids)
@@ -109,7 +108,7 @@ class GradientTreeMaker(TreeMaker):
         largest_grad = float(largest_magnitude(grad, row_ids))
         largest_hess = float(largest_magnitude(hess, row_ids)) if self.hessian == "real" else 0.0
         grad_scale = _step(largest_grad, copies, layout.limit[-1])
-        hess_scale = _step(largest_hess, copies, layout.limit[0]) if self.hessian == "real" else constant_hessian
+        hess_scale = _step(largest_hess, copies, layout.limit[0]) if self.hessian == "real" else 1.0
         has_field = self.hessian != "constant"
         shift = np.array([layout.shift[0] if has_field else -1, layout.shift[-1]])
         self.team.for_blocks(

@@ -52,16 +52,28 @@ def subtract_bins(target, to, source, at, n_bins):
 
 
 @njit
+def narrow_slot(slot, tree):
+    """A kept histogram of packed words, (feature, plane, stride)."""
+    return int64_at(tree.narrow_pool, (tree.n_narrow_slots, tree.n_features * tree.n_planes * tree.stride))[slot]
+
+
+@njit
+def wide_slot(slot, tree):
+    """A kept histogram of one int64 per field, (feature, field, stride)."""
+    return int64_at(tree.wide_pool, (tree.n_wide_slots, tree.n_features * tree.n_fields * tree.stride))[slot]
+
+
+@njit
 def store_histogram(lane, feature, is_wide, slot, n_bins, tree, scratch):
     """Keep the node's histogram for its own children's subtraction."""
     if is_wide:
-        pool = int64_at(tree.wide_pool, (tree.n_wide_slots, tree.n_features * tree.n_fields * tree.stride))[slot]
+        pool = wide_slot(slot, tree)
         wide = int64_at(scratch.wide, BLOCK * tree.n_fields * N_BINS)
         for j in range(tree.n_fields):
             to = (feature * tree.n_fields + j) * tree.stride
             copy_bins(pool, to, wide, (lane * tree.n_fields + j) * N_BINS, n_bins)
     else:
-        pool = int64_at(tree.narrow_pool, (tree.n_narrow_slots, tree.n_features * tree.n_planes * tree.stride))[slot]
+        pool = narrow_slot(slot, tree)
         packed = int64_at(scratch.packed, tree.n_planes * BLOCK * LANE_STRIDE)
         for plane in range(tree.n_planes):
             to = (feature * tree.n_planes + plane) * tree.stride
@@ -71,7 +83,7 @@ def store_histogram(lane, feature, is_wide, slot, n_bins, tree, scratch):
 @njit
 def subtract_narrow(lane, feature, slot, n_bins, tree, scratch):
     """sibling = parent - node on packed words, in the parent's own place; returns (pool, base)."""
-    pool = int64_at(tree.narrow_pool, (tree.n_narrow_slots, tree.n_features * tree.n_planes * tree.stride))[slot]
+    pool = narrow_slot(slot, tree)
     packed = int64_at(scratch.packed, tree.n_planes * BLOCK * LANE_STRIDE)
     base = feature * tree.n_planes * tree.stride
     for plane in range(tree.n_planes):
@@ -82,7 +94,7 @@ def subtract_narrow(lane, feature, slot, n_bins, tree, scratch):
 @njit
 def subtract_wide(lane, feature, is_wide, slot, n_bins, tree, scratch):
     """The same where the parent keeps one sum per field."""
-    pool = int64_at(tree.wide_pool, (tree.n_wide_slots, tree.n_features * tree.n_fields * tree.stride))[slot]
+    pool = wide_slot(slot, tree)
     base = feature * tree.n_fields * tree.stride
     if is_wide:
         wide = int64_at(scratch.wide, BLOCK * tree.n_fields * N_BINS)
@@ -104,10 +116,10 @@ def sibling_histogram(lane, feature, is_wide, n_bins, tree, nodes, scratch):
     own_slot = nodes[tree.sibling].slot
     if own_slot < 0 or nodes[tree.sibling].is_wide:
         return hist, base, ONE
-    pools = int64_at(tree.narrow_pool, (tree.n_narrow_slots, tree.n_features * tree.n_planes * tree.stride))
+    narrow = narrow_slot(own_slot, tree)
     narrow_base = feature * tree.n_planes * tree.stride
-    pack_fields(hist, base, tree.stride, n_bins + 1, tree, pools[own_slot], narrow_base, tree.stride)
-    return pools[own_slot], narrow_base, ZERO
+    pack_fields(hist, base, tree.stride, n_bins + 1, tree, narrow, narrow_base, tree.stride)
+    return narrow, narrow_base, ZERO
 
 
 @njit

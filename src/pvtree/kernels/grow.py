@@ -191,7 +191,7 @@ def begin_partition(tree, nodes):
 
 
 @njit
-def place_chunks(tree, nodes):
+def place_chunks(tree):
     """Between the two passes of a partition: turn how many rows go left into where each chunk's first one goes."""
     n_chunks = (tree.stop - tree.start + CHUNK - 1) // CHUNK
     chunk_left = int64_at(tree.chunk_left, n_chunks)
@@ -269,7 +269,7 @@ def next_phase(phase, tree, nodes, best):
         tree.parent, tree.left, tree.right = ZERO, ZERO, NONE
         tree.n_made, tree.n_leaves, tree.n_open = ONE, ONE, ZERO
     elif phase == _MARK:
-        return _SCATTER, place_chunks(tree, nodes)
+        return _SCATTER, place_chunks(tree)
     elif phase == _SCATTER:
         make_children(tree, nodes)
         if tree.n_leaves == tree.max_leaves:
@@ -283,7 +283,7 @@ def next_phase(phase, tree, nodes, best):
         return _START, ZERO
     n_chunks = begin_partition(tree, nodes)
     if n_chunks == 1:  # the split knows how many rows go left: nothing to count
-        return _SCATTER, place_chunks(tree, nodes)
+        return _SCATTER, place_chunks(tree)
     return _MARK, n_chunks
 
 
