@@ -6,12 +6,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from pvtree.errors import (
+    CommunicationError,
+    DivergedError,
     InvalidDataError,
     InvalidParameterError,
     InvalidTypeError,
     MissingDependencyError,
     ModelFileError,
+    PeerFailedError,
     PvtreeError,
+    WorkerTimeoutError,
 )
 
 if TYPE_CHECKING:
@@ -29,8 +33,10 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "CommunicationError",
     "DecisionTreeClassifier",
     "DecisionTreeRegressor",
+    "DivergedError",
     "GBDTClassifier",
     "GBDTRanker",
     "GBDTRegressor",
@@ -40,9 +46,11 @@ __all__ = [
     "MissingDependencyError",
     "Model",
     "ModelFileError",
+    "PeerFailedError",
     "PvtreeError",
     "RandomForestClassifier",
     "RandomForestRegressor",
+    "WorkerTimeoutError",
     "__version__",
 ]
 

@@ -11,24 +11,24 @@ from pvtree.growing import GradientTreeMaker
 from pvtree.losses import make_loss
 from pvtree.model import Tree
 from pvtree.params import Params
-from pvtree.sampling import counted_rows, subsample_rows
-from pvtree.team import Team
+from pvtree.sampling import counted_rows, draws_rows, is_empty, subsample_rows
+from pvtree.worker import Worker
 
 
 class Booster:
     """The loop of boosting over one shard; ``iterations`` yields the trees of each iteration."""
 
-    def __init__(self, shard: Shard, params: Params, team: Team, start_scores: np.ndarray | None = None) -> None:
-        self.shard, self.params, self.team = shard, params, team
+    def __init__(self, shard: Shard, params: Params, worker: Worker, start_scores: np.ndarray | None = None) -> None:
+        self.shard, self.params, self.worker, self.team = shard, params, worker, worker.team
         self.loss = make_loss(params, shard.y, shard.weight, shard.group)
         self.n_outputs = self.loss.n_outputs
         if start_scores is None:
-            self.init_score = self.loss.init_scores()
+            self.init_score = self.loss.init_scores(worker.by_rows)
             start_scores = np.repeat(self.init_score[:, None], shard.n_rows, axis=1)
         self.scores = np.ascontiguousarray(start_scores, np.float64)  # (n_outputs, n_rows)
         self.constant_hessian = self.loss.constant_hessian and shard.weight is None
         hessian = "constant" if self.constant_hessian else "real"
-        self.maker = GradientTreeMaker(shard, hessian, params, team)
+        self.maker = GradientTreeMaker(shard, hessian, params, worker)
 
     def iterations(self, first: int) -> Iterator[list[Tree]]:
         """One list of n_outputs trees after another, without end; ``first`` numbers the first iteration."""
@@ -42,6 +42,8 @@ class Booster:
 
     def _one(self, iteration: int, grad: np.ndarray, hess: np.ndarray) -> list[Tree]:
         rows, others = self._sample(iteration)
+        # A worker that has all columns walks the other rows down the finished tree; else they must come along.
+        passengers, walkers = (others, others[:0]) if self.params.tree_learner == "attribute" else (others[:0], others)
         trees = []
         for output in range(self.n_outputs):
             grown, tree = self.maker.make(
@@ -50,8 +52,9 @@ class Booster:
                 iteration * self.n_outputs + output,
                 rows,
                 shrinkage=self.params.learning_rate,
+                passengers=passengers,
             )
-            self.maker.add_to_scores(grown, tree, others, self.scores[output])
+            self.maker.add_to_scores(grown, tree, walkers, self.scores[output])
             trees.append(tree)
         return trees
 
@@ -60,7 +63,7 @@ class Booster:
         n_rows = self.shard.n_rows
         rows = subsample_rows(self.params, iteration, n_rows, self.shard.first_row, self.team)
         rows = counted_rows(rows, self.shard.counted)
-        if rows is not None and len(rows) == 0:  # a sample of very few rows can be empty
+        if rows is not None and draws_rows(self.params) and is_empty(rows, self.worker.by_rows):
             rows = counted_rows(None, self.shard.counted)
         if rows is None:
             return None, np.empty(0, np.uint32)

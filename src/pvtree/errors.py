@@ -5,7 +5,11 @@ PvtreeError
 ├── InvalidDataError        (ValueError)    X, y, weights, groups
 ├── InvalidTypeError        (TypeError)     a parameter or data of the wrong kind
 ├── ModelFileError          (ValueError)    a model file that cannot be trusted
-└── MissingDependencyError  (ImportError)   an optional package that is not installed
+├── MissingDependencyError  (ImportError)   an optional package that is not installed
+└── CommunicationError      (RuntimeError)  workers could not go on together
+    ├── WorkerTimeoutError  (TimeoutError)  a worker did not come in time
+    ├── PeerFailedError                     another worker has failed
+    └── DivergedError                       workers decided differently
 """
 
 
@@ -31,3 +35,19 @@ class ModelFileError(PvtreeError, ValueError):
 
 class MissingDependencyError(PvtreeError, ImportError):
     """An optional package is needed; the message gives the pip command."""
+
+
+class CommunicationError(PvtreeError, RuntimeError):
+    """Workers could not go on together."""
+
+
+class WorkerTimeoutError(CommunicationError, TimeoutError):
+    """A worker did not come to a collective in time; the message names it."""
+
+
+class PeerFailedError(CommunicationError):
+    """Another worker has failed, so this one stops too; the cause is what the other one raised."""
+
+
+class DivergedError(CommunicationError):
+    """Workers decided differently where all must decide the same."""

@@ -4,15 +4,22 @@ Used for boost-from-average and metrics; several workers add up their integers a
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pvtree.errors import InvalidDataError
 from pvtree.kernels.fixed_point import largest_magnitude_bits, sum_limbs
 
+if TYPE_CHECKING:
+    from pvtree.comm import Communicator
+
 SUM_BITS = 62  # an int64 sum with room for its sign and for rounding
 LIMB_BITS = 51  # the widest integer that float64 arithmetic rounds to in one addition
 MAX_SCALE_EXPONENT = 1023  # of a float64: sums of magnitudes below 2^-960 lose accuracy
+
+Arrays = Callable[[], Iterable[np.ndarray]]  # makes the arrays anew at each call: they need not all be in memory
 
 
 def max_magnitude(values: np.ndarray) -> float:
@@ -37,11 +44,8 @@ def integer_sum(values: np.ndarray, max_abs: float, n: int) -> tuple[int, int]:
             f"Got {values.size} values up to {max_magnitude(values)} where n={n} and max_abs={max_abs} were "
             "declared: give bounds that cover the values of all workers."
         )
-    limb = min(LIMB_BITS, SUM_BITS - max(n - 1, 0).bit_length())
-    exponent = math.frexp(max_abs)[1]  # max_abs < 2^exponent
-    scale_exponent = min(limb - exponent, MAX_SCALE_EXPONENT)
-    high, low = sum_limbs(values, math.ldexp(1.0, scale_exponent), math.ldexp(1.0, limb))
-    return (int(high) << limb) + int(low), scale_exponent + limb
+    limb, scale_exponent = _scale(max_abs, n)
+    return _join(*_limbs(values, limb, scale_exponent), limb), scale_exponent + limb
 
 
 def to_float(total: int, shift: int) -> float:
@@ -52,26 +56,100 @@ def to_float(total: int, shift: int) -> float:
         return math.copysign(math.inf, total)
 
 
-def exact_sum(values: np.ndarray, max_abs: float | None = None, n: int | None = None) -> float:
-    """The sum of ``values``, the same whatever their order or blocking.
+def exact_sum(values: np.ndarray, comm: Communicator | None = None, phase: str = "scores") -> float:
+    """The sum of ``values`` over all workers, the same whatever their order, blocking or partition.
 
     With NaN or infinities it is what float addition gives: NaN for a NaN or for both infinities, else inf.
     """
-    values = _flat(values)
-    largest = max_magnitude(values)
-    if not math.isfinite(largest):
-        with np.errstate(invalid="ignore"):
-            return float(values[~np.isfinite(values)].sum())
-    bound = largest if max_abs is None else max_abs
-    return to_float(*integer_sum(values, bound, values.size if n is None else n))
+    return _exact_sums(lambda: [values], comm, phase)[0][0]
 
 
-def exact_mean(values: np.ndarray, weight: np.ndarray | None = None) -> float:
-    """Mean of ``values``, weighted where a weight is given, as a ratio of exact sums; NaN of nothing."""
-    total = values.size if weight is None else exact_sum(weight)
-    if not total:
-        return math.nan
-    return exact_sum(values if weight is None else values * weight) / total
+def exact_mean(
+    values: np.ndarray, weight: np.ndarray | None = None, comm: Communicator | None = None, phase: str = "scores"
+) -> float:
+    """Mean of ``values`` over all workers, weighted where a weight is given; NaN of nothing."""
+    return exact_means(lambda: [values], weight, comm, phase)[0]
+
+
+def exact_means(
+    arrays: Arrays, weight: np.ndarray | None = None, comm: Communicator | None = None, phase: str = "scores"
+) -> list[float]:
+    """The mean of each of several arrays with the same weight, as ratios of exact sums, in two exchanges for all."""
+    if weight is None:
+        sums, total = _exact_sums(arrays, comm, phase)
+    else:
+        (total, *sums), _ = _exact_sums(lambda: _weighted(arrays(), weight), comm, phase)
+    return [each / total if total else math.nan for each in sums]
+
+
+def _weighted(arrays: Iterable[np.ndarray], weight: np.ndarray) -> Iterable[np.ndarray]:
+    yield weight
+    for values in arrays:
+        yield values * weight
+
+
+def _exact_sums(arrays: Arrays, comm: Communicator | None, phase: str) -> tuple[list[float], float]:
+    """The sum of each of several equally long arrays over all workers, and how many values each has."""
+    # First exchange: what is not finite, else the largest magnitude, of every array; and its length.
+    sizes, bounds = _bounds(arrays)
+    n = sizes
+    if comm is not None and comm.size > 1:
+        gathered = np.array(comm.allgather(np.append(bounds, sizes), phase))  # (n_workers, n_arrays + 1)
+        n = int(gathered[:, -1].sum())
+        bounds = [_joint_bound(column) for column in gathered[:, :-1].T]
+    # Second exchange: the integers, all scaled alike.
+    scales = [_scale(bound, n) if math.isfinite(bound) else None for bound in bounds]
+    limbs = np.array(
+        [
+            (0, 0) if scale is None else _limbs(_flat(values), *scale)
+            for values, scale in zip(arrays(), scales, strict=True)
+        ],
+        np.int64,
+    )
+    if comm is not None and comm.size > 1:
+        limbs = comm.allreduce(limbs, phase)
+    sums = []
+    for bound, scale, (high, low) in zip(bounds, scales, limbs, strict=True):
+        sums.append(bound if scale is None else to_float(_join(high, low, scale[0]), sum(scale)))
+    return sums, n
+
+
+def _bounds(arrays: Arrays) -> tuple[int, list[float]]:
+    """Length of the arrays; and of each its largest magnitude, or the float sum of what is not finite."""
+    size, bounds = 0, []
+    for array in arrays():
+        values = _flat(array)
+        size, bound = values.size, max_magnitude(values)
+        if not math.isfinite(bound):
+            bound = _float_sum(values[~np.isfinite(values)])
+        bounds.append(bound)
+    return size, bounds
+
+
+def _joint_bound(bounds: np.ndarray) -> float:
+    """Of the workers' bounds on one array: the largest, or the float sum of what is not finite."""
+    finite = np.isfinite(bounds)
+    return float(bounds.max()) if finite.all() else _float_sum(bounds[~finite])
+
+
+def _float_sum(values: np.ndarray) -> float:
+    with np.errstate(invalid="ignore"):
+        return float(values.sum())
+
+
+def _scale(max_abs: float, n: int) -> tuple[int, int]:
+    """Bits of a limb such that n of them fit into an int64, and the power of 2 that takes max_abs to this width."""
+    limb = min(LIMB_BITS, SUM_BITS - max(n - 1, 0).bit_length())
+    return limb, min(limb - math.frexp(max_abs)[1], MAX_SCALE_EXPONENT)  # max_abs < 2^frexp
+
+
+def _limbs(values: np.ndarray, limb: int, scale_exponent: int) -> tuple[int, int]:
+    high, low = sum_limbs(values, math.ldexp(1.0, scale_exponent), math.ldexp(1.0, limb))
+    return int(high), int(low)
+
+
+def _join(high: int, low: int, limb: int) -> int:
+    return (int(high) << limb) + int(low)
 
 
 def _flat(values: np.ndarray) -> np.ndarray:

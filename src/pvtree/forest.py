@@ -15,28 +15,29 @@ from pvtree.fixed_point import exact_mean
 from pvtree.growing import ClassTreeMaker, GradientTreeMaker, weight_kind
 from pvtree.model import Tree
 from pvtree.params import Params
-from pvtree.sampling import bootstrap_copies, counted_rows
+from pvtree.sampling import bootstrap_copies, counted_rows, is_empty
 from pvtree.team import Team
+from pvtree.worker import Worker
 
 
 class Planter:
     """Grows the trees of a forest on one shard, one at a time."""
 
-    def __init__(self, shard: Shard, params: Params, team: Team) -> None:
+    def __init__(self, shard: Shard, params: Params, worker: Worker) -> None:
         # Definition 2.1 knows no smoothing of categories.
-        self.shard, self.params, self.team = shard, replace(params, cat_smooth=0.0, cat_l2=0.0), team
+        self.shard, self.params, self.worker = shard, replace(params, cat_smooth=0.0, cat_l2=0.0), worker
         params = self.params
         kind = weight_kind(shard.weight, params.bootstrap)
         self.weight = np.empty(0) if shard.weight is None else shard.weight
         self.counted = shard.counted
         self.maker: ClassTreeMaker | GradientTreeMaker
         if params.criterion == "entropy":
-            self.maker = ClassTreeMaker(shard, kind, params, team)
+            self.maker = ClassTreeMaker(shard, kind, params, worker)
         else:
-            self.maker = GradientTreeMaker(shard, kind, params, team)
+            self.maker = GradientTreeMaker(shard, kind, params, worker)
             # Centred labels leave the fixed point's bits to the differences between rows. A leaf's value is
             # -G / H, hence the sign.
-            self.mean = exact_mean(shard.y, shard.weight)
+            self.mean = exact_mean(shard.y, shard.weight, worker.by_rows)
             centred = self.mean - shard.y
             self.grad = centred if shard.weight is None else centred * shard.weight
 
@@ -44,10 +45,10 @@ class Planter:
         """The ``number``-th tree, which depends on nothing but its number."""
         rows, copies = None, np.empty(0, np.uint8)
         if self.params.bootstrap:
-            copies = bootstrap_copies(self.params, number, self.shard.n_rows, self.shard.first_row, self.team)
+            copies = bootstrap_copies(self.params, number, self.shard.n_rows, self.shard.first_row, self.worker.team)
             rows = np.flatnonzero(copies).astype(np.uint32)
         rows = counted_rows(rows, self.counted)
-        if rows is not None and len(rows) == 0:  # a bootstrap of very few rows can draw none of them
+        if rows is not None and self.params.bootstrap and is_empty(rows, self.worker.by_rows):
             rows, copies = counted_rows(None, self.counted), np.ones(self.shard.n_rows, np.uint8)
         if isinstance(self.maker, ClassTreeMaker):
             return self.maker.make(self.shard.y, self.weight, number, rows, copies)[1]
@@ -55,17 +56,17 @@ class Planter:
         return replace(tree, value=tree.value + self.mean)
 
 
-def plant_forest(shard: Shard, params: Params, n_trees: int, first: int, team: Team) -> Iterator[Tree]:
-    """Trees in order. With several trees each thread grows its own; a single tree is shared by all threads."""
-    if n_trees == 1 or team.n_threads == 1:
-        planter = Planter(shard, params, team)
+def plant_forest(planter: Planter, n_trees: int, first: int) -> Iterator[Tree]:
+    """Trees in order. A worker alone grows one on each thread; workers together share each tree, as does a single one."""
+    worker = planter.worker
+    if n_trees == 1 or worker.team.n_threads == 1 or worker.comm.size > 1:
         for number in range(first, first + n_trees):
             yield planter.plant(number)
         return
-    n_threads = min(team.n_threads, n_trees)
+    n_threads = min(worker.team.n_threads, n_trees)
     idle: SimpleQueue[Planter] = SimpleQueue()
     for _ in range(n_threads):
-        idle.put(Planter(shard, params, Team(1)))
+        idle.put(Planter(planter.shard, planter.params, Worker.alone(Team(1))))
 
     def plant(number: int) -> Tree:
         planter = idle.get()

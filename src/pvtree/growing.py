@@ -9,14 +9,17 @@ import numpy as np
 
 from pvtree.dataset import Shard
 from pvtree.dtypes import ENTROPY, GRADIENT, Layout
-from pvtree.grower import Grower, GrownTree, Rules
+from pvtree.find_split import make_strategy
+from pvtree.frontier_grower import FrontierGrower
+from pvtree.grower import Grower
 from pvtree.kernels.quantize import largest_magnitude, pack_classes, pack_gradients
-from pvtree.kernels.route import add_leaf_values, add_routed_values, sum_by_leaf, sum_upwards
+from pvtree.kernels.route import add_leaf_values, add_routed_values, sum_by_run, sum_upwards
 from pvtree.layouts import MAX_COPIES, class_layout, gradient_layout
 from pvtree.model import Tree
 from pvtree.params import Params
 from pvtree.sampling import n_node_features, tree_features, tree_key
-from pvtree.team import Team
+from pvtree.tree_memory import GrownTree, Rules
+from pvtree.worker import Worker
 
 _NO_ROWS = np.empty(0, np.uint32)
 _NO_COPIES = np.empty(0, np.uint8)
@@ -28,13 +31,36 @@ _LEAST_HESSIAN = sys.float_info.min
 class TreeMaker:
     """Makes one tree after another on the same rows. Subclasses say what is counted and what a leaf returns."""
 
-    def __init__(self, shard: Shard, layout: Layout, params: Params, team: Team) -> None:
+    def __init__(self, shard: Shard, layout: Layout, params: Params, worker: Worker) -> None:
         self.data, self.thresholds, self.first_row = shard.data, shard.thresholds, shard.first_row
-        self.layout, self.params, self.team = layout, params, team
-        self.n_sampled = n_node_features(params, self.data.n_features)
-        self.grower = Grower(self.data, layout, self.data.n_rows, params.num_leaves, self.n_sampled, team)
+        self.n_all_rows, self.n_all_features = shard.n_all_rows, shard.n_all_features
+        self.layout, self.params, self.team, self.comm = layout, params, worker.team, worker.by_rows
+        self.n_sampled = n_node_features(params, shard.n_all_features)
+        self.strategy = make_strategy(params, worker.comm)
+        self.grower: Grower | FrontierGrower
+        if worker.comm.size == 1:  # all strategies find what the sequential algorithm finds
+            self.grower = Grower(self.data, layout, shard.n_rows, params.num_leaves, self.n_sampled, worker.team)
+        else:
+            self.grower = FrontierGrower(
+                shard, layout, params.num_leaves, self.n_sampled, worker.team, worker.comm.size, self.strategy
+            )
+        self.memory = self.grower.memory
 
-    def _grow(self, n_rows: int, number: int, **scales: Any) -> GrownTree:
+    def _largest(self, *values: float) -> list[float]:
+        """The largest of all workers', of each value."""
+        if self.comm.size > 1:
+            values = tuple(self.comm.allreduce(np.array(values), "scores", "max"))
+        return [float(value) for value in values]
+
+    def _add_up(self, n_rows: int, passengers: np.ndarray) -> np.ndarray:
+        """Root sums of all workers' rows. Passengers count for nothing, but find their way to a leaf with the others."""
+        memory = self.memory
+        memory.rows[0, n_rows : n_rows + len(passengers)] = passengers
+        memory.words[0, n_rows : n_rows + len(passengers)] = 0
+        sums = memory.add_up(n_rows)
+        return self.comm.allreduce(sums, "scores") if self.comm.size > 1 else sums
+
+    def _grow(self, n_rows: int, number: int, root_sums: np.ndarray, **scales: Any) -> GrownTree:
         """Grow on the rows packed before; ``number`` names the tree's random choices."""
         p = self.params
         rules = Rules(
@@ -43,13 +69,13 @@ class TreeMaker:
             cat_smooth=p.cat_smooth, cat_l2=p.cat_l2, max_leaves=p.num_leaves, max_depth=p.max_depth,
             key=tree_key(p, number), n_sampled=self.n_sampled, **scales,
         )  # fmt: skip
-        return self.grower.grow(n_rows, rules, tree_features(p, number, self.data.n_features))
+        return self.grower.grow(n_rows, root_sums, rules, tree_features(p, number, self.n_all_features))
 
     def _finish(self, grown: GrownTree, value: np.ndarray, weight: np.ndarray) -> Tree:
         """Bins become thresholds, and category sets get a table of their own."""
         is_leaf = grown.feature < 0
         feature = np.maximum(grown.feature, 0)
-        is_categorical = (self.data.is_categorical[feature] == 1) & ~is_leaf
+        is_categorical = (self.thresholds.is_categorical[feature] == 1) & ~is_leaf
         cat_set = np.where(is_categorical, np.cumsum(is_categorical) - 1, -1)
         is_numeric = ~is_leaf & ~is_categorical
         return Tree(
@@ -68,10 +94,10 @@ class TreeMaker:
     def add_to_scores(self, grown: GrownTree, tree: Tree, out_of_sample: np.ndarray, scores: np.ndarray) -> None:
         """scores[row] += the tree's output, for the rows it grew on and for those given besides."""
         value = tree.value[:, 0]
-        n_rows = int(grown.leaf_stop[-1])
+        n_rows = int(grown.run_stop[-1]) if len(grown.run_stop) else 0
         self.team.for_blocks(
-            add_leaf_values, n_rows, self.grower.rows, grown.leaf_stop, grown.leaf_buffer,
-            value[grown.leaf_order], scores,
+            add_leaf_values, n_rows, self.memory.rows, grown.run_stop, grown.run_buffer,
+            value[grown.run_leaf], scores,
         )  # fmt: skip
         if len(out_of_sample) > 0:
             starts = self.data.block_start
@@ -86,9 +112,9 @@ class TreeMaker:
 class GradientTreeMaker(TreeMaker):
     """Trees by second-order gain, which with unit hessians and no penalty is variance gain."""
 
-    def __init__(self, shard: Shard, hessian: str, params: Params, team: Team) -> None:
+    def __init__(self, shard: Shard, hessian: str, params: Params, worker: Worker) -> None:
         precise = params.criterion == "variance"
-        super().__init__(shard, gradient_layout(shard.n_rows, hessian, precise), params, team)
+        super().__init__(shard, gradient_layout(shard.n_all_rows, hessian, precise), params, worker)
         self.hessian = hessian
 
     def make(
@@ -99,37 +125,42 @@ class GradientTreeMaker(TreeMaker):
         row_ids: np.ndarray | None = None,
         copies: np.ndarray = _NO_COPIES,
         shrinkage: float = 1.0,
+        passengers: np.ndarray = _NO_ROWS,
     ) -> tuple[GrownTree, Tree]:
-        """``hess`` is empty where it is 1 for every row."""
+        """``hess`` is empty where it is 1 for every row; ``passengers`` are rows that only learn their leaf."""
         layout, params = self.layout, self.params
         variance = params.criterion == "variance"
         n_rows = self.data.n_rows if row_ids is None else len(row_ids)
         row_ids = _NO_ROWS if row_ids is None else row_ids
-        largest_grad = float(largest_magnitude(grad, row_ids))
-        largest_hess = float(largest_magnitude(hess, row_ids)) if self.hessian == "real" else 0.0
+        is_real = self.hessian == "real"
+        largest_grad, largest_hess = self._largest(
+            float(largest_magnitude(grad, row_ids)) if n_rows else 0.0,
+            float(largest_magnitude(hess, row_ids)) if n_rows and is_real else 0.0,
+        )
         grad_scale = _step(largest_grad, copies, layout.limit[-1])
-        hess_scale = _step(largest_hess, copies, layout.limit[0]) if self.hessian == "real" else 1.0
+        hess_scale = _step(largest_hess, copies, layout.limit[0]) if is_real else 1.0
         has_field = self.hessian != "constant"
         shift = np.array([layout.shift[0] if has_field else -1, layout.shift[-1]])
         self.team.for_blocks(
             pack_gradients, n_rows, row_ids, grad, hess, copies,
             np.array([1.0 / hess_scale, 1.0 / grad_scale]), shift, variance, np.uint64(tree_key(params, number)),
-            self.first_row, self.grower.rows[0], self.grower.words[0],
+            self.first_row, self.memory.rows[0], self.memory.words[0],
         )  # fmt: skip
-        sums = self.grower.add_up(n_rows)
+        sums = self._add_up(n_rows, passengers)
         hess_field = 1 if has_field else 0
         total = float(sums[hess_field]) * hess_scale
         grown = self._grow(
-            n_rows, number, criterion=GRADIENT, hess_field=hess_field, grad_scale=grad_scale, hess_scale=hess_scale,
-            gain_scale=1.0 / total if variance and total > 0.0 else 1.0,
+            n_rows + len(passengers), number, sums, criterion=GRADIENT, hess_field=hess_field, grad_scale=grad_scale,
+            hess_scale=hess_scale, gain_scale=1.0 / total if variance and total > 0.0 else 1.0,
             # With real weights the labels of a pure node differ by their rounding: such a gain is no gain.
-            noise=16.0 * grad_scale**2 * n_rows / max(total, _LEAST_HESSIAN)
-            if variance and self.hessian == "real"
-            else 0.0,
+            noise=16.0 * grad_scale**2 * int(sums[0]) / max(total, _LEAST_HESSIAN) if variance and is_real else 0.0,
         )  # fmt: skip
         g = grown.sums[:, -1] * grad_scale
         h = grown.sums[:, hess_field] * hess_scale
-        if self.hessian == "real":
+        if is_real:
+            if len(passengers):
+                copies = np.ones(self.data.n_rows, np.uint8)
+                copies[passengers] = 0
             g, h = self._exact_sums(grown, grad, hess, copies, (largest_grad, largest_hess))
         step = np.sign(g) * np.maximum(np.abs(g) - params.reg_alpha, 0.0)
         curvature = h + params.reg_lambda
@@ -140,14 +171,18 @@ class GradientTreeMaker(TreeMaker):
         self, grown: GrownTree, grad: np.ndarray, hess: np.ndarray, copies: np.ndarray, largest: tuple[float, float]
     ) -> tuple[np.ndarray, np.ndarray]:
         """(G, H) of every node in 62-bit fixed point: packed words choose splits, but are too short for leaf values."""
-        room = 2.0**62 / (MAX_COPIES * self.data.n_rows)
+        room = 2.0**62 / (MAX_COPIES * self.n_all_rows)
         scale = np.array([max(value, _LEAST_HESSIAN) / room for value in largest])
-        sums = np.zeros((len(grown.feature), 2), np.int64)
+        n_runs = len(grown.run_leaf)
+        by_run = np.zeros((n_runs, 2), np.int64)
         self.team.for_blocks(
-            sum_by_leaf, len(grown.leaf_order), self.grower.rows, grown.leaf_order, grown.leaf_stop,
-            grown.leaf_buffer, copies, grad, hess, 1.0 / scale, sums,
-            min_block=1 + 16384 * len(grown.leaf_order) // max(1, self.data.n_rows),
+            sum_by_run, n_runs, self.memory.rows, grown.run_stop, grown.run_buffer, copies, grad, hess, 1.0 / scale,
+            by_run, min_block=1 + 16384 * n_runs // max(1, self.data.n_rows),
         )  # fmt: skip
+        sums = np.zeros((len(grown.feature), 2), np.int64)
+        np.add.at(sums, grown.run_leaf, by_run)
+        if self.comm.size > 1:
+            sums = self.comm.allreduce(sums, "scores")
         sum_upwards(grown.left_child, sums)
         return sums[:, 0] * scale[0], sums[:, 1] * scale[1]
 
@@ -155,8 +190,8 @@ class GradientTreeMaker(TreeMaker):
 class ClassTreeMaker(TreeMaker):
     """Trees by information gain on class counts; leaves return class frequencies."""
 
-    def __init__(self, shard: Shard, weights: str, params: Params, team: Team) -> None:
-        super().__init__(shard, class_layout(params.n_classes, weights), params, team)
+    def __init__(self, shard: Shard, weights: str, params: Params, worker: Worker) -> None:
+        super().__init__(shard, class_layout(params.n_classes, weights), params, worker)
         self.weights = weights
 
     def make(
@@ -173,15 +208,17 @@ class ClassTreeMaker(TreeMaker):
         row_ids = _NO_ROWS if row_ids is None else row_ids
         scale = 1.0
         if self.weights == "real":
-            scale = _step(float(largest_magnitude(weight, row_ids)), copies, layout.limit[0])
+            (largest,) = self._largest(float(largest_magnitude(weight, row_ids)) if n_rows else 0.0)
+            scale = _step(largest, copies, layout.limit[0])
         self.team.for_blocks(
             pack_classes, n_rows, row_ids, label, weight, copies, 1.0 / scale,
             layout.plane, layout.shift, np.uint64(tree_key(params, number)), self.first_row,
-            self.grower.rows[0], self.grower.words[0], self.grower.planes[0],
+            self.memory.rows[0], self.memory.words[0], self.memory.planes[0],
         )  # fmt: skip
-        total = self.grower.add_up(n_rows)[layout.n_planes :].sum()
+        sums = self._add_up(n_rows, _NO_ROWS)
+        total = sums[layout.n_planes :].sum()
         grown = self._grow(
-            n_rows, number, criterion=ENTROPY, hess_field=0, grad_scale=1.0, hess_scale=scale,
+            n_rows, number, sums, criterion=ENTROPY, hess_field=0, grad_scale=1.0, hess_scale=scale,
             gain_scale=1.0 / (float(total) * np.log(2.0)), noise=0.0,
         )  # fmt: skip
         counts = grown.sums[:, layout.n_planes :]

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pvtree.errors import InvalidParameterError
-from pvtree.fixed_point import exact_mean
+from pvtree.fixed_point import exact_mean, exact_means
 from pvtree.kernels import gradients as kernels
 from pvtree.kernels.elementary import log
 from pvtree.kernels.ranking import lambdarank_gradients
 from pvtree.queries import Queries
 
 if TYPE_CHECKING:
+    from pvtree.comm import Communicator
     from pvtree.params import Params
     from pvtree.team import Team
 
@@ -35,8 +36,8 @@ class Loss:
         self.y = np.ascontiguousarray(y, dtype=np.float64)
         self.weight = None if weight is None else np.ascontiguousarray(weight, dtype=np.float64)
 
-    def init_scores(self) -> np.ndarray:
-        """Best constant score per output, by sums that do not depend on the order of rows."""
+    def init_scores(self, comm: Communicator | None = None) -> np.ndarray:
+        """Best constant score per output, by sums that do not depend on the order of rows or on who holds them."""
         return np.zeros(self.n_outputs)
 
     def gradients(self, scores: np.ndarray, grad: np.ndarray, hess: np.ndarray, team: Team) -> None:
@@ -52,8 +53,8 @@ class Loss:
 class SquaredError(Loss):
     constant_hessian = True
 
-    def init_scores(self) -> np.ndarray:
-        return np.array([exact_mean(self.y, self.weight)])
+    def init_scores(self, comm: Communicator | None = None) -> np.ndarray:
+        return np.array([exact_mean(self.y, self.weight, comm)])
 
     def _fill(self, scores: np.ndarray, grad: np.ndarray, hess: np.ndarray, team: Team) -> None:
         team.for_blocks(kernels.squared_error_gradients, self.y.size, self.y, scores[0], grad[0], hess[0])
@@ -62,8 +63,8 @@ class SquaredError(Loss):
 class BinaryLogLoss(Loss):
     """y in {0, 1}; the score is the log-odds of class 1."""
 
-    def init_scores(self) -> np.ndarray:
-        mean = exact_mean(self.y, self.weight)
+    def init_scores(self, comm: Communicator | None = None) -> np.ndarray:
+        mean = exact_mean(self.y, self.weight, comm)
         mean = min(max(mean, SMALLEST_PROBABILITY), 1.0 - SMALLEST_PROBABILITY)
         return np.array([log(mean) - log(1.0 - mean)])
 
@@ -78,8 +79,9 @@ class MulticlassLogLoss(Loss):
         super().__init__(y, weight)
         self.n_outputs = n_classes
 
-    def init_scores(self) -> np.ndarray:
-        priors = [exact_mean((self.y == k).astype(np.float64), self.weight) for k in range(self.n_outputs)]
+    def init_scores(self, comm: Communicator | None = None) -> np.ndarray:
+        classes = range(self.n_outputs)
+        priors = exact_means(lambda: ((self.y == k).astype(np.float64) for k in classes), self.weight, comm)
         return np.array([log(max(prior, SMALLEST_PROBABILITY)) for prior in priors])
 
     def _fill(self, scores: np.ndarray, grad: np.ndarray, hess: np.ndarray, team: Team) -> None:
@@ -120,6 +122,8 @@ class CustomLoss(Loss):
 
     def gradients(self, scores: np.ndarray, grad: np.ndarray, hess: np.ndarray, team: Team) -> None:
         """Fill ``grad`` and ``hess`` from the function's answer, once it is checked."""
+        if self.y.size == 0:  # one of several workers may have no rows, which few functions expect
+            return
         predicted = scores[0].copy() if self.n_outputs == 1 else scores.T.copy()
         answer = self.function(self.y, predicted, *([self.weight] if self.takes_weight else []))
         if not isinstance(answer, (tuple, list)) or len(answer) != 2:

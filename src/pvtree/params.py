@@ -49,7 +49,10 @@ class Params:
     lambdarank_truncation_level: int = 30
     tree_learner: str = "serial"
     top_k: int = 20
+    election_size: float = 2.0
+    quantized_bins: float = 0.1
     n_workers: int = 1
+    packs_histograms: bool = True  # False: plain words on the wire, to compare with
     early_stopping_rounds: int = 0  # 0 = off
 
 
@@ -194,15 +197,18 @@ RULES: dict[str, Rule] = {
     ),
     "lambdarank_truncation_level": integer("Pairs with a document above this rank are learnt from.", 1),
     "tree_learner": one_of(
-        "How the workers find splits together.", "serial", note=", the only tree learner of this version"
+        "How workers find splits together: alone, by voting (PV-Tree), or by the baselines of its paper.",
+        *("serial", "voting", "data", "quantized", "attribute", "feature"),
     ),
-    "top_k": integer("How many features a worker nominates in parallel voting.", 1),
-    "n_workers": Rule(
-        "The number of workers that share the rows.",
-        "1, because this version trains with a single worker",
-        _is_integer,
-        lambda v: v == 1,
+    "n_workers": integer("The number of virtual machines that share the data; serial needs one.", 1, 1024),
+    "top_k": integer("How many features each worker votes for, with tree_learner='voting'.", 1),
+    "election_size": Rule(
+        "How many times top_k features are elected, with tree_learner='voting'.",
+        "a finite number of at least 1",
+        _is_real,
+        lambda v: 1 <= v < math.inf,
     ),
+    "quantized_bins": fraction("The share of the bins that is exchanged, with tree_learner='quantized'."),
 }
 
 
@@ -227,6 +233,10 @@ def make_params(values: Mapping[str, Any], n_features: int, **settled: Any) -> P
     """Params from an estimator's checked parameters; ``settled`` are the fields that the data decides."""
     known = {field.name for field in fields(Params)}
     chosen = {name: value for name, value in values.items() if name in known} | settled
+    if chosen.get("tree_learner") == "feature":  # LightGBM's word
+        chosen["tree_learner"] = "attribute"
+    if chosen.get("tree_learner", "serial") == "serial":
+        chosen["n_workers"] = 1
     if chosen.get("num_leaves") == -1:
         chosen["num_leaves"] = 0
     chosen["early_stopping_rounds"] = chosen.get("early_stopping_rounds") or 0

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from pvtree.comm import Communicator
 from pvtree.kernels.hashing import bootstrap_multiplicities, hash_pair, keep_rows, sample_features
 from pvtree.layouts import MAX_COPIES
 from pvtree.params import Params
@@ -27,7 +28,7 @@ def tree_key(params: Params, tree: int) -> int:
 
 def subsample_rows(params: Params, iteration: int, n_rows: int, first_row: int, team: Team) -> np.ndarray | None:
     """Ids of the rows that this iteration's trees grow on, drawn anew every subsample_freq; None for all."""
-    if params.subsample >= 1.0 or params.subsample_freq <= 0:
+    if not draws_rows(params):
         return None
     kept = np.empty(n_rows, np.bool_)
     limit = np.uint64(min(int(params.subsample * 2.0**64), 2**64 - 1))
@@ -41,6 +42,17 @@ def counted_rows(rows: np.ndarray | None, counted: np.ndarray | None) -> np.ndar
     if counted is None:
         return rows
     return np.flatnonzero(counted).astype(np.uint32) if rows is None else rows[counted[rows]]
+
+
+def draws_rows(params: Params) -> bool:
+    """Whether each iteration of boosting draws its rows."""
+    return params.subsample < 1.0 and params.subsample_freq > 0
+
+
+def is_empty(rows: np.ndarray, comm: Communicator) -> bool:
+    """Whether a sample of rows has none on any worker, as may happen when there are very few."""
+    n_rows = np.array([len(rows)])
+    return int(comm.allreduce(n_rows, "scores")[0]) == 0 if comm.size > 1 else len(rows) == 0
 
 
 def bootstrap_copies(params: Params, tree: int, n_rows: int, first_row: int, team: Team) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
@@ -41,11 +41,23 @@ class Team:
 
     def for_blocks(self, kernel: Callable[..., Any], n: int, *args: Any, min_block: int = 4096) -> None:
         """Call ``kernel(start, stop, *args)`` for disjoint blocks that cover ``range(n)``."""
+        self._run([(kernel, start, stop, *args) for start, stop in self._blocks(n, min_block)])
+
+    def for_blocks_with(
+        self, scratch: Sequence[Any], kernel: Callable[..., Any], n: int, *args: Any, min_block: int = 1
+    ) -> None:
+        """The same for kernels that need a scratch of their own, as the last argument."""
+        blocks = self._blocks(n, min_block)
+        self._run([(kernel, *block, *args, own) for block, own in zip(blocks, scratch, strict=False)])
+
+    def _blocks(self, n: int, min_block: int) -> list[tuple[int, int]]:
         n_blocks = max(1, min(self.n_threads, n // min_block))
-        bounds = [n * block // n_blocks for block in range(n_blocks + 1)]
-        others = []
-        if self._pool is not None:
-            others = [self._pool.submit(kernel, start, stop, *args) for start, stop in pairwise(bounds[1:])]
-        kernel(bounds[0], bounds[1], *args)
+        return list(pairwise(n * block // n_blocks for block in range(n_blocks + 1)))
+
+    def _run(self, calls: list[tuple[Any, ...]]) -> None:
+        """The first call on this thread, the others on threads of their own."""
+        others = [self._pool.submit(*call) for call in calls[1:]] if self._pool is not None else []
+        kernel, *args = calls[0]
+        kernel(*args)
         for other in others:
             other.result()

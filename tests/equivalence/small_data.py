@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from oracle import bin_values
-from pvtree.binning import bin_rows
+from pvtree.binning import choose_own_bins
 from pvtree.team import Team
 
 KINDS = ("few", "many", "gaps", "infinite", "extreme", "constant", "missing", "category")
@@ -44,7 +44,7 @@ def categories_of(kinds: tuple[str, ...]) -> dict[int, int]:
 def independent_bins(X: np.ndarray, categorical: dict[int, int], max_bin: int) -> tuple[np.ndarray, list[np.ndarray]]:
     """Bins (n_rows, n_features) by searchsorted over the package's thresholds, and those thresholds."""
     with Team(1) as team:
-        _, thresholds = bin_rows(X, categorical, max_bin, team)
+        thresholds = choose_own_bins(X, np.arange(len(X)), (0, X.shape[1]), categorical, max_bin, team)
     upper = [thresholds.upper[f, : thresholds.n_bins[f] - 1] for f in range(X.shape[1])]
     columns = []
     for f in range(X.shape[1]):

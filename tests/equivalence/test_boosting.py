@@ -14,12 +14,13 @@ from small_data import categories_of, independent_bins, make_columns
 import oracle
 from oracle import Rules, assert_same_tree, build_tree
 from pvtree.boosting import Booster
-from pvtree.dataset import make_shard
+from pvtree.dataset import Part, make_shard
 from pvtree.ensemble import train
 from pvtree.losses import make_loss
 from pvtree.model import Model, Tree
 from pvtree.params import Params
 from pvtree.team import Team
+from pvtree.worker import Worker
 
 KINDS = ("many", "gaps", "category", "few", "infinite", "constant", "many", "missing", "extreme") * 2
 # The largest integers a row's gradient and hessian become: alone beside the count, and side by side.
@@ -175,8 +176,8 @@ def test_training_scores_are_the_predictions_of_the_training_rows(objective: str
     model = fit(X, y, params, weight=weight)
     with Team(2) as team:
         group = GROUP if objective == "lambdarank" else None
-        shard = make_shard(X, y, weight, group, categories_of(KINDS), params.max_bin, team)
-        booster = Booster(shard, params, team)
+        shard = make_shard(Part(X, y, weight, group), categories_of(KINDS), params, team)
+        booster = Booster(shard, params, Worker.alone(team))
         iterations = booster.iterations(0)
         trees = [tree for _ in range(12) for tree in next(iterations)]
     assert trees == list(model.trees)

@@ -11,7 +11,8 @@ from packed_rows import LAYOUTS, as_blocks, pack
 import oracle
 from pvtree.binning import block_starts
 from pvtree.dtypes import ENTROPY, GRADIENT
-from pvtree.grower import Grower, GrownTree, Rules
+from pvtree.grower import Grower
+from pvtree.tree_memory import GrownTree, Rules
 from pvtree.team import Team
 
 _NEUTRAL: dict[str, Any] = {
@@ -40,11 +41,10 @@ def load(grower: Grower, name: str, values: np.ndarray, rows: np.ndarray | None 
     """Put the rows (None: all) and their words where growing starts; returns how many."""
     rows = np.arange(len(values)) if rows is None else rows
     words, planes = pack(values, name)
-    grower.rows[0, : len(rows)] = rows
-    grower.words[0, : len(rows)] = words[rows]
+    grower.memory.rows[0, : len(rows)] = rows
+    grower.memory.words[0, : len(rows)] = words[rows]
     if len(planes):
-        grower.planes[0, : len(rows)] = planes[rows]
-    grower.add_up(len(rows))
+        grower.memory.planes[0, : len(rows)] = planes[rows]
     return len(rows)
 
 
@@ -53,7 +53,12 @@ def grow(
 ) -> GrownTree:
     with Team(n_threads) as team:
         grower = make_grower(name, bins, values, team, rules, categorical)
-        return grower.grow(len(bins), rules, np.arange(bins.shape[1]))
+        return grow_loaded(grower, len(bins), rules, np.arange(bins.shape[1]))
+
+
+def grow_loaded(grower: Grower, n_rows: int, rules: Rules, features: np.ndarray) -> GrownTree:
+    """A tree on the rows that ``load`` put in place."""
+    return grower.grow(n_rows, grower.memory.add_up(n_rows), rules, features)
 
 
 def brute_force(

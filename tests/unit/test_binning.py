@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,8 +12,19 @@ from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_array_equal
 
 import oracle
-from pvtree.binning import Thresholds, bin_rows, block_starts, sample_rows
+from pvtree.binning import (
+    Thresholds,
+    bin_rows,
+    block_starts,
+    choose_own_bins,
+    choose_shared_bins,
+    hashed_rows,
+    sample_rows,
+)
+from pvtree.comm import Communicator
+from pvtree.comm.local import run
 from pvtree.dtypes import BLOCK, BinnedRows
+from pvtree.errors import InvalidDataError
 from pvtree.kernels.binning import midpoint
 from pvtree.team import Team
 
@@ -19,8 +32,10 @@ ANY_FLOAT = st.floats(allow_nan=False, allow_infinity=True)
 
 
 def bin_all(X: np.ndarray, max_bin: int = 255, n_threads: int = 1, **categorical: int) -> tuple[BinnedRows, Thresholds]:
+    codes = {int(k[1:]): v for k, v in categorical.items()}
     with Team(n_threads) as team:
-        return bin_rows(X, {int(k[1:]): v for k, v in categorical.items()}, max_bin, team)
+        thresholds = choose_own_bins(X, sample_rows(len(X)), (0, X.shape[1]), codes, max_bin, team)
+        return bin_rows(X, thresholds, 0, X.shape[1], team), thresholds
 
 
 def as_matrix(data: BinnedRows) -> np.ndarray:
@@ -173,6 +188,11 @@ def test_the_sample_of_rows_does_not_depend_on_how_they_are_spread(monkeypatch: 
     under = [row for row in range(10_000) if oracle.hash_number(key, row) < 2**64 // 10]
     assert_array_equal(whole, under)
     assert_array_equal(sample_rows(1000), np.arange(1000))
+    for bounds in ([0, 10_000, 10_000], [0, 1, 3000, 3000, 10_000]):
+        parts = [sample_rows(stop - start, start, 10_000) + start for start, stop in pairwise(bounds)]
+        assert_array_equal(np.concatenate(parts), whole)
+    assert_array_equal(sample_rows(300, 600, 1000), np.arange(300))
+    assert np.isin(hashed_rows(10_000, 0, 10_000, 100), whole).all()  # fewer rows are some of the more
 
 
 def test_rows_outside_the_sample_are_binned_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,3 +202,129 @@ def test_rows_outside_the_sample_are_binned_too(monkeypatch: pytest.MonkeyPatch)
     assert_array_equal(as_matrix(data), expected_bins(X, thresholds))
     mass = np.bincount(as_matrix(data)[:, 0], minlength=33)[1:] / 5000 * 32
     assert mass.min() > 0.3 and mass.max() < 2.5  # 16 sampled rows a bin
+
+
+def test_no_columns_and_no_rows() -> None:
+    with np.errstate(all="raise"):
+        assert_array_equal(block_starts(0, 3), [0])
+    data, thresholds = bin_all(np.empty((7, 0)))
+    assert (data.n_rows, data.n_features) == (7, 0) and thresholds.upper.shape == (0, 256)
+    data, thresholds = bin_all(np.empty((0, 3)))
+    assert (data.n_rows, data.n_features) == (0, 3) and (thresholds.n_bins == 1).all()
+
+
+def test_zeros_of_both_signs_are_one_value_in_any_order() -> None:
+    zeros = np.array([0.0, -0.0] * 20 + [np.inf])
+    for column in (zeros, -zeros[:-1], zeros[::-1]):
+        _, thresholds = bin_all(np.append(column, np.inf)[:, None])
+        assert thresholds.n_bins[0] == 2 and not np.signbit(thresholds.upper[0, 0])
+
+
+def bin_together(parts: list[np.ndarray], codes: dict[int, int], max_bin: int, n_threads: int = 1) -> list[Thresholds]:
+    """What each worker chooses, where rows are spread."""
+    n_all = sum(len(part) for part in parts)
+    firsts = np.cumsum([0] + [len(part) for part in parts])
+
+    def choose(comm: Communicator) -> Thresholds:
+        X = parts[comm.rank]
+        sample = sample_rows(len(X), int(firsts[comm.rank]), n_all)
+        with Team(n_threads) as team:
+            return choose_shared_bins(X, sample, codes, max_bin, team, comm)
+
+    return run(choose, len(parts), timeout=20)
+
+
+def assert_same(one: Thresholds, other: Thresholds) -> None:
+    assert one.upper.tobytes() == other.upper.tobytes()
+    assert_array_equal(one.n_bins, other.n_bins)
+    assert_array_equal(one.is_categorical, other.is_categorical)
+
+
+def awkward_columns(rng: np.random.Generator, n_rows: int) -> np.ndarray:
+    """Columns of every kind that binning treats differently, column 2 of 9 categories."""
+    X = rng.normal(size=(n_rows, 7))
+    X[:, 1] = np.round(X[:, 1])  # zeros of both signs
+    X[:, 2] = rng.integers(0, 10, n_rows)
+    X[:, 3] = 7.0
+    X[:, 4] = np.where(rng.random(n_rows) < 0.8, 0.0, X[:, 4])
+    X[rng.random(n_rows) < 0.1, 5] = np.inf
+    X[rng.random(X.shape) < 0.1] = np.nan
+    X[:, 6] = np.nan
+    return X
+
+
+@settings(max_examples=40, deadline=None, derandomize=True, database=None)
+@given(
+    st.integers(0, 2**32), st.integers(1, 300), st.sampled_from([1, 2, 3, 5, 8]), st.sampled_from([2, 16, 255]),
+    st.sampled_from([np.float32, np.float64]), st.sampled_from([10**9, 100]), st.sampled_from([2**24, 3000, 1]),
+)  # fmt: skip
+def test_bins_do_not_depend_on_the_workers(seed, n_rows, n_workers, max_bin, dtype, sample_size, in_flight) -> None:
+    rng = np.random.default_rng(seed)
+    X = awkward_columns(rng, n_rows).astype(dtype)
+    bounds = np.sort(rng.integers(0, n_rows + 1, n_workers - 1))  # often with workers that have no rows
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pvtree.binning.SAMPLE_ROWS", sample_size)
+        patch.setattr("pvtree.binning.IN_FLIGHT", in_flight)
+        _, alone = bin_all(X, max_bin, f2=9)
+        for thresholds in bin_together(np.split(X, bounds), {2: 9}, max_bin):
+            assert_same(thresholds, alone)
+
+
+def test_workers_with_threads_and_other_memory_layouts_agree_too() -> None:
+    X = awkward_columns(np.random.default_rng(5), 20_000)
+    X = np.hstack([X, X[:, [0, 4]] * 3, np.exp(X[:, :1])])
+    _, alone = bin_all(X, 64, f2=9)
+    parts = [np.asfortranarray(X[:9000]), X[9000:9001], X[9001:]]
+    for thresholds in bin_together(parts, {2: 9}, 64, n_threads=3):
+        assert_same(thresholds, alone)
+
+
+def test_values_travel_as_float32_only_if_all_have_float32() -> None:
+    X = np.random.default_rng(6).normal(size=(400, 3)).astype(np.float32)
+    wide = X.astype(np.float64) + 1e-9
+    _, alone = bin_all(np.vstack([X[:200], wide[200:]]))
+    sent = {}
+    for name, parts in {
+        "narrow": [X[:200], X[200:], np.empty((0, 3))],
+        "mixed": [X[:200], wide[200:], np.empty((0, 3))],
+    }.items():
+
+        def choose(comm: Communicator, parts: list[np.ndarray] = parts) -> tuple[Thresholds, int]:
+            with Team(1) as team:
+                part = parts[comm.rank]
+                thresholds = choose_shared_bins(part, np.arange(len(part)), {}, 255, team, comm)
+            told = 8 * (1 + 2 + thresholds.n_bins[comm.rank] - 1)  # one column each
+            agreed = 2 * (4 * 8 - ((comm.rank + 1) * 32 // 3 - comm.rank * 32 // 3))
+            return thresholds, comm.traffic.total().bytes - 2 * told - agreed
+
+        results = run(choose, 3, timeout=20)
+        sent[name] = [n_bytes for _, n_bytes in results]
+        if name == "mixed":
+            assert_same(results[0][0], alone)
+    assert sent == {"narrow": [200 * 4 * 2, 200 * 4 * 2, 0], "mixed": [200 * 8 * 2, 200 * 8 * 2, 0]}
+
+
+def test_workers_with_different_columns_are_told_so() -> None:
+    with pytest.raises(InvalidDataError, match="from 2 to 3 columns"):
+        bin_together([np.zeros((4, 3)), np.zeros((4, 2))], {}, 255)
+
+
+def test_no_exchange_is_larger_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    X = np.random.default_rng(7).normal(size=(600, 40))
+    monkeypatch.setattr("pvtree.binning.IN_FLIGHT", 20_000)
+    largest = []
+
+    def choose(comm: Communicator) -> None:
+        plain = comm.alltoall
+
+        def watched(buffers, phase):
+            received = plain(buffers, phase)
+            largest.append(max(sum(b.nbytes for b in buffers), sum(b.nbytes for b in received)))
+            return received
+
+        comm.alltoall = watched  # type: ignore[method-assign]
+        with Team(1) as team:
+            choose_shared_bins(X[comm.rank * 200 :][:200], np.arange(200), {}, 255, team, comm)
+
+    run(choose, 3, timeout=20)
+    assert max(largest) <= 20_000 and len(largest) == 3 * 4  # 14 columns of the first owner, 4 at once

@@ -10,13 +10,14 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import oracle
-from pvtree.binning import bin_rows
-from pvtree.dataset import make_shard
+from pvtree.binning import choose_own_bins
+from pvtree.dataset import Part, make_shard
 from pvtree.ensemble import train
-from pvtree.forest import plant_forest
+from pvtree.forest import Planter, plant_forest
 from pvtree.model import Model
 from pvtree.params import Params
 from pvtree.team import Team
+from pvtree.worker import Worker
 
 N_ROWS, N_FEATURES = 250, 5
 MOST_COPIES = 8
@@ -55,7 +56,7 @@ def test_trees_equal_the_brute_force_on_their_bootstrap(n_classes: int) -> None:
     params = params_of(n_classes, seed=3)
     model = train(X, y, params).model
     with Team(1) as team:
-        _, thresholds = bin_rows(X, {}, 255, team)
+        thresholds = choose_own_bins(X, np.arange(len(X)), (0, X.shape[1]), {}, 255, team)
     upper = [thresholds.upper[f, : thresholds.n_bins[f] - 1] for f in range(N_FEATURES)]
     bins = np.column_stack([oracle.bin_values(X[:, f], upper[f]) for f in range(N_FEATURES)])
     mean = math.fsum(y) / N_ROWS
@@ -111,11 +112,11 @@ def test_a_forest_may_be_left_before_its_last_tree() -> None:
     X, y = rows_of(3)
     params = params_of(3, n_estimators=50)
     with Team(2) as team:
-        shard = make_shard(X, y, None, None, {}, 255, team)
-        trees = plant_forest(shard, params, 50, 0, team)
+        shard = make_shard(Part(X, y), {}, params, team)
+        trees = plant_forest(Planter(shard, params, Worker.alone(team)), 50, 0)
         first = [next(trees) for _ in range(2)]
         trees.close()  # type: ignore[attr-defined]
-        again = plant_forest(shard, params, 50, 0, Team(1))
+        again = plant_forest(Planter(shard, params, Worker.alone(Team(1))), 50, 0)
         assert first == [next(again) for _ in range(2)]
 
 

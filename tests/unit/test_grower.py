@@ -6,12 +6,12 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
-from growing_rows import assert_same, brute_force, grow, load, make_grower, make_rules
+from growing_rows import assert_same, brute_force, grow, grow_loaded, load, make_grower, make_rules
 from numpy.testing import assert_array_equal
 from packed_rows import random_values
 
 import oracle
-from pvtree.grower import GrownTree
+from pvtree.tree_memory import GrownTree
 from pvtree.team import Team
 
 
@@ -27,7 +27,7 @@ def assert_identical(one: GrownTree, other: GrownTree) -> None:
         a, b = getattr(one, each.name), getattr(other, each.name)
         if each.name == "left_set":  # means nothing but at categorical splits
             a, b = a[~is_leaf], b[~is_leaf]
-        if each.name != "leaf_buffer":
+        if each.name != "run_buffer":
             assert_array_equal(a, b, err_msg=each.name)
 
 
@@ -55,7 +55,7 @@ def test_trees_do_not_depend_on_how_many_histograms_fit(
     bins, values = random_rows(name, 30_000, 6)
     rules = make_rules(name, max_leaves=max_leaves, min_count=100)
     plenty = grow(name, bins, values, rules)
-    monkeypatch.setattr("pvtree.grower._POOL_BYTES", 1)
+    monkeypatch.setattr("pvtree.grower.POOL_BYTES", 1)
     assert_identical(grow(name, bins, values, rules, n_threads=2), plenty)
     assert len(plenty.feature) > 60
 
@@ -75,12 +75,12 @@ def test_a_grower_keeps_nothing_from_one_tree_to_the_next(name: str) -> None:
     features = np.array([1, 5, 17])
     with Team(2) as team:
         grower = make_grower(name, bins, values, team, first)
-        grower.grow(500, first, np.arange(18))
+        grow_loaded(grower, 500, first, np.arange(18))
         n_rows = load(grower, name, values, some)
-        grown = grower.grow(n_rows, second, features)
+        grown = grow_loaded(grower, n_rows, second, features)
         fresh = make_grower(name, bins, values, team, second)
         load(fresh, name, values, some)
-        assert_identical(grown, fresh.grow(n_rows, second, features))
+        assert_identical(grown, grow_loaded(fresh, n_rows, second, features))
     nodes = brute_force(name, bins, values, second, rows=some, features_of=lambda path: features)
     assert_same(name, grown, nodes)
 
@@ -117,7 +117,7 @@ def test_very_few_rows(n_rows: int) -> None:
     bins = np.arange(1, n_rows + 1)[:, None]
     tree = grow(name, bins, 10 * bins, make_rules(name))
     assert (tree.feature < 0).sum() == n_rows
-    assert_array_equal(tree.leaf_stop, np.arange(1, n_rows + 1))
+    assert_array_equal(tree.run_stop, np.arange(1, n_rows + 1))
 
 
 def test_every_leaf_of_a_fully_grown_tree_is_pure() -> None:

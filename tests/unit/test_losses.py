@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from pvtree.comm.local import run
 from pvtree.errors import InvalidDataError, InvalidParameterError
 from pvtree.losses import make_loss, predictions
 from pvtree.team import Team
@@ -281,3 +282,22 @@ def test_predictions(rng):
     np.testing.assert_array_equal(predictions("custom", many), many)
     np.testing.assert_array_equal(predictions("classification", softmax), softmax)
     assert predictions("classification", np.ones((7, 1))).shape == (7, 1)
+
+
+@pytest.mark.parametrize("n_workers", [2, 3, 8])
+@pytest.mark.parametrize("objective", ["regression", "binary", "multiclass", "lambdarank"])
+def test_workers_start_from_the_scores_of_one(rng, weight, objective, n_workers):
+    n_classes = {"binary": 2, "multiclass": 7}.get(objective, 1)
+    y = rng.normal(size=1001) if objective == "regression" else rng.integers(0, max(2, n_classes), 1001).astype(float)
+    cuts = np.array([0, 0, 400, 400, 401, 700, 1001, 1001])[: n_workers - 1]  # some workers have no rows
+
+    def start(comm):
+        part = np.split(y, cuts)[comm.rank]
+        its_weight = None if weight is None else np.split(weight, cuts)[comm.rank]
+        group = np.ones(len(part), np.int64) if objective == "lambdarank" else None
+        return loss_of(objective, part, its_weight, group, n_classes).init_scores(comm), comm.traffic.total().calls
+
+    alone = loss_of(objective, y, weight, np.ones(1001, np.int64), n_classes).init_scores()
+    for scores, calls in run(start, n_workers, timeout=20):
+        assert scores.tobytes() == alone.tobytes()
+        assert calls == (0 if objective == "lambdarank" else 2)

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from growing_rows import make_grower, make_rules
+from growing_rows import grow_loaded, make_grower, make_rules
 from numpy.testing import assert_array_equal
 from packed_rows import LAYOUTS, as_blocks, pack, random_values
 
@@ -69,17 +69,17 @@ def test_partitions_are_stable_and_complete_for_any_number_of_chunks(name: str, 
     rules = make_rules(name, max_leaves=6)
     with Team(n_threads) as team:
         grower = make_grower(name, bins, values, team, rules)
-        tree = grower.grow(n_rows, rules, np.arange(2))
-    assert (np.diff(tree.leaf_stop) > 0).all() and tree.leaf_stop[-1] == n_rows and len(tree.leaf_stop) == 6
-    leaf_start = [0, *tree.leaf_stop[:-1]]
+        tree = grow_loaded(grower, n_rows, rules, np.arange(2))
+    assert (np.diff(tree.run_stop) > 0).all() and tree.run_stop[-1] == n_rows and len(tree.run_stop) == 6
+    leaf_start = [0, *tree.run_stop[:-1]]
     words, planes = pack(values, name)
     seen = []
-    for start, stop, buffer, leaf in zip(leaf_start, tree.leaf_stop, tree.leaf_buffer, tree.leaf_order, strict=True):
-        here = grower.rows[buffer, start:stop].astype(np.int64)
+    for start, stop, buffer, leaf in zip(leaf_start, tree.run_stop, tree.run_buffer, tree.run_leaf, strict=True):
+        here = grower.memory.rows[buffer, start:stop].astype(np.int64)
         assert (np.diff(here) > 0).all()  # they came in rising order
-        assert_array_equal(grower.words[buffer, start:stop], words[here])
+        assert_array_equal(grower.memory.words[buffer, start:stop], words[here])
         if LAYOUTS[name].n_planes > 1:
-            assert_array_equal(grower.planes[buffer, start:stop], planes[here])
+            assert_array_equal(grower.memory.planes[buffer, start:stop], planes[here])
         assert tree.sums[leaf, : LAYOUTS[name].n_planes].sum() == stop - start
         seen.append(here)
     assert_array_equal(np.sort(np.concatenate(seen)), np.arange(n_rows))
@@ -89,14 +89,14 @@ def test_partitions_are_stable_and_complete_for_any_number_of_chunks(name: str, 
 def test_leaf_values_reach_their_rows_whatever_the_blocks(blocks: list[int]) -> None:
     rng = np.random.default_rng(2)
     rows = np.stack([rng.permutation(500), rng.permutation(500)]).astype(np.uint32)
-    leaf_stop, leaf_buffer = np.array([1, 78, 79, 400, 500]), np.array([0, 1, 1, 0, 1])
+    run_stop, run_buffer = np.array([1, 78, 79, 400, 500]), np.array([0, 1, 1, 0, 1])
     value = rng.normal(size=5)
     scores, expected = np.zeros(500), np.zeros(500)
     for start, stop in pairwise(blocks):
-        add_leaf_values(start, stop, rows, leaf_stop, leaf_buffer, value, scores)
+        add_leaf_values(start, stop, rows, run_stop, run_buffer, value, scores)
     for place in range(500):
-        leaf = int(np.searchsorted(leaf_stop, place, side="right"))
-        expected[rows[leaf_buffer[leaf], place]] += value[leaf]
+        leaf = int(np.searchsorted(run_stop, place, side="right"))
+        expected[rows[run_buffer[leaf], place]] += value[leaf]
     assert_array_equal(scores, expected)
 
 

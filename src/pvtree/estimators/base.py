@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -57,6 +58,9 @@ class Estimator(BaseEstimator):
     def _checked_parameters(self) -> dict[str, Any]:
         values = self.get_params(deep=False)
         check_values(values, self._rules)
+        if values["n_workers"] > 1 and values["tree_learner"] == "serial":
+            message = "n_workers does nothing while tree_learner is 'serial'; set tree_learner='voting' to share rows."
+            warnings.warn(message, UserWarning, stacklevel=4)
         return values
 
     def _raw(self, X: Any, num_iteration: int | None = None) -> np.ndarray:

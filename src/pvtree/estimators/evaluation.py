@@ -13,7 +13,7 @@ from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeEr
 from pvtree.params import integer
 
 if TYPE_CHECKING:
-    from pvtree.ensemble import EvalSet
+    from pvtree.watching import EvalSet
     from pvtree.metrics import CustomMetric, Metric
 
 
@@ -36,7 +36,7 @@ def read_eval_sets(
     columns: inputs.Columns,
     read_target: Callable[[Any, int, str], np.ndarray],
 ) -> list[EvalSet]:
-    from pvtree.ensemble import EvalSet
+    from pvtree.watching import EvalSet
 
     pairs = _pairs(evaluation.eval_set)
     names = _names(evaluation.eval_names, pairs, train_data)

@@ -175,6 +175,8 @@ class Fitting(Estimator):
         self.best_iteration_ = result.best_iteration
         self.best_score_ = result.best_score
         self.timings_ = result.timings
+        self.traffic_ = result.traffic
+        self.votes_ = result.votes
         self.n_iter_ = result.model.n_iterations
         self.n_features_in_ = data.columns.n_features
         if data.classes is not None:

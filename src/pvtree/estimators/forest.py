@@ -70,6 +70,8 @@ class RandomForestClassifier(_ClassForest):
         verbosity: int = 1,
         tree_learner: str = "serial",
         top_k: int = 20,
+        election_size: float = 2.0,
+        quantized_bins: float = 0.1,
         n_workers: int = 1,
     ) -> None:
         store(self, locals())
@@ -102,6 +104,8 @@ class RandomForestRegressor(_ValueForest):
         verbosity: int = 1,
         tree_learner: str = "serial",
         top_k: int = 20,
+        election_size: float = 2.0,
+        quantized_bins: float = 0.1,
         n_workers: int = 1,
     ) -> None:
         store(self, locals())
@@ -132,6 +136,8 @@ class DecisionTreeClassifier(_OneTree, _ClassForest):
         verbosity: int = 1,
         tree_learner: str = "serial",
         top_k: int = 20,
+        election_size: float = 2.0,
+        quantized_bins: float = 0.1,
         n_workers: int = 1,
     ) -> None:
         store(self, locals())
@@ -162,6 +168,8 @@ class DecisionTreeRegressor(_OneTree, _ValueForest):
         verbosity: int = 1,
         tree_learner: str = "serial",
         top_k: int = 20,
+        election_size: float = 2.0,
+        quantized_bins: float = 0.1,
         n_workers: int = 1,
     ) -> None:
         store(self, locals())

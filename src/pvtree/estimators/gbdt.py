@@ -45,6 +45,8 @@ class _GBDT(Fitting):
         verbosity: int = 1,
         tree_learner: str = "serial",
         top_k: int = 20,
+        election_size: float = 2.0,
+        quantized_bins: float = 0.1,
         n_workers: int = 1,
     ) -> None:
         store(self, locals())
@@ -140,6 +142,8 @@ class GBDTRanker(_GBDT, Values):
         verbosity: int = 1,
         tree_learner: str = "serial",
         top_k: int = 20,
+        election_size: float = 2.0,
+        quantized_bins: float = 0.1,
         n_workers: int = 1,
     ) -> None:
         store(self, locals())

@@ -12,16 +12,24 @@ _CELLS = 1024  # of the grid that each search starts from
 
 
 @njit
-def gather_columns(X, rows, first, n_columns, columns, n_values):
-    """Copy a sample of neighbouring columns, leaving out missing values; n_values[c] says how many are left."""
-    n_values[:] = 0
+def copy_columns(X, rows, features, columns):
+    """columns[c, i] = X[rows[i], features[c]], missing values included; rows are read once."""
     for i in range(len(rows)):
         row = rows[i]
-        for c in range(n_columns):
-            value = np.float64(X[row, first + c])
-            if value == value:
-                columns[c, n_values[c]] = value
-                n_values[c] += 1
+        for c in range(len(features)):
+            columns[c, i] = X[row, features[c]]
+
+
+@njit
+def drop_missing(values):
+    """Move what is not NaN to the front; returns how many. -0.0 becomes 0.0: sorting may leave them in any order."""
+    n = 0
+    for i in range(len(values)):
+        value = values[i] + 0.0
+        if value == value:
+            values[n] = value
+            n += 1
+    return n
 
 
 @njit
@@ -208,3 +216,21 @@ def bin_columns(X, first, is_categorical, n_bins, thresholds, block_bins):
             lane = block_bins[tile * BLOCK + c :]
             for i in range(n):
                 lane[i * BLOCK] = np.uint8(place[i])
+
+
+@njit
+def count_bins(block_bins, rows, n_columns, counts):
+    """counts[c, b] += how many of the rows are in bin b of the block's c-th column."""
+    for i in range(len(rows)):
+        lanes = block_bins[rows[i] * BLOCK :]
+        for c in range(n_columns):
+            counts[c, lanes[c]] += 1
+
+
+@njit
+def recode_bins(block_bins, n_columns, new_bin):
+    """Replace bin b of the block's c-th column by new_bin[c, b], in place."""
+    for at in range(0, len(block_bins), BLOCK):
+        lanes = block_bins[at:]
+        for c in range(n_columns):
+            lanes[c] = new_bin[c, lanes[c]]

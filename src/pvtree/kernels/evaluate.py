@@ -8,8 +8,9 @@ import numpy as np
 
 from pvtree.dtypes import BLOCK, LANE_STRIDE, N_BINS, NONE, ONE, ZERO
 from pvtree.kernels.histogram import histogram_of_block, histogram_of_feature, pack_fields, unpack_add
-from pvtree.kernels.intrinsics import int64_at, uint8_at, uint32_at, uint64_at
+from pvtree.kernels.intrinsics import float64_at, int64_at, uint8_at, uint32_at, uint64_at
 from pvtree.kernels.jit import njit
+from pvtree.kernels.memory import WANT_GAINS, WANT_HISTOGRAMS
 from pvtree.kernels.split import best_split_of_feature, complete_split, node_score
 
 GROUP = np.int64(8)  # features that one thread takes at a time where features are looked at singly
@@ -24,15 +25,17 @@ def search_feature(hist, base, step, is_wide, feature, node, own_score, row, gro
     gain = best_split_of_feature(
         hist, base, step, is_wide, n_bins, is_categorical, sums, own_score, tree, scratch
     )  # fmt: skip
-    if gain > best[row, group].gain:
+    if tree.wanted == WANT_GAINS:
+        float64_at(tree.gains, (tree.n_evaluated, tree.n_features))[row, feature] = gain
+    elif gain > best[row, group].gain:
         complete_split(hist, base, step, is_wide, n_bins, is_categorical, sums, tree, scratch)
         best[row, group].gain = gain
         best[row, group].feature = feature
         best[row, group].split_bin = scratch.split_bin
         best[row, group].default_left = scratch.default_left
         at = row * tree.n_groups + group
-        best_sums = int64_at(tree.best_sums, (2 * tree.n_groups, tree.n_fields))
-        best_set = uint64_at(tree.best_set, (2 * tree.n_groups, 4))
+        best_sums = int64_at(tree.best_sums, (tree.n_evaluated * tree.n_groups, tree.n_fields))
+        best_set = uint64_at(tree.best_set, (tree.n_evaluated * tree.n_groups, 4))
         best_sums[at, :] = int64_at(scratch.found_sums, tree.n_fields)
         best_set[at, :] = uint64_at(scratch.found_set, 4)
 
@@ -107,14 +110,14 @@ def subtract_wide(lane, feature, is_wide, slot, n_bins, tree, scratch):
 
 
 @njit
-def sibling_histogram(lane, feature, is_wide, n_bins, tree, nodes, scratch):
+def sibling_histogram(lane, feature, is_wide, n_bins, family, tree, nodes, scratch):
     """The larger child's histogram by subtraction; returns (histogram, base, whether it is wide)."""
-    if tree.slot_wide == 0:
-        hist, base = subtract_narrow(lane, feature, tree.slot, n_bins, tree, scratch)
+    if family.slot_wide == 0:
+        hist, base = subtract_narrow(lane, feature, family.slot, n_bins, tree, scratch)
         return hist, base, ZERO
-    hist, base = subtract_wide(lane, feature, is_wide, tree.slot, n_bins, tree, scratch)
-    own_slot = nodes[tree.sibling].slot
-    if own_slot < 0 or nodes[tree.sibling].is_wide:
+    hist, base = subtract_wide(lane, feature, is_wide, family.slot, n_bins, tree, scratch)
+    own_slot = nodes[family.sibling].slot
+    if own_slot < 0 or nodes[family.sibling].is_wide:
         return hist, base, ONE
     narrow = narrow_slot(own_slot, tree)
     narrow_base = feature * tree.n_planes * tree.stride
@@ -125,8 +128,7 @@ def sibling_histogram(lane, feature, is_wide, n_bins, tree, nodes, scratch):
 @njit
 def can_split(node, tree, nodes):
     """The opposite of the paper's StoppingCriteria, as far as rows and depth decide."""
-    n_rows = nodes[node].stop - nodes[node].start
-    return n_rows >= 2 * tree.min_count and (tree.max_depth < 0 or nodes[node].depth < tree.max_depth)
+    return nodes[node].n_rows >= 2 * tree.min_count and (tree.max_depth < 0 or nodes[node].depth < tree.max_depth)
 
 
 @njit
@@ -136,31 +138,31 @@ def count_groups(tree):
 
 
 @njit
-def evaluate_group(item, tree, nodes, best, scratch):
-    """One group of features for one node: add up its histograms, subtract for its sibling, search both.
+def evaluate_group(item, tree, families, nodes, best, scratch):
+    """One group of features for one family: add up a node's histograms, subtract for its sibling, search both.
 
     A group is a block; or, where so few features are looked at that subtraction does not pay, a few single ones.
     One function for both, because the search inside is large and would be compiled for each.
     """
-    unit, group = item // count_groups(tree), item % count_groups(tree)
-    node = tree.node_0 if unit == 0 else tree.node_1
-    sibling = tree.sibling
-    best[unit, group].gain = -math.inf
+    family, group = families[item // count_groups(tree)], item % count_groups(tree)
+    node, sibling = family.node, family.sibling
+    best[family.row, group].gain = -math.inf
     if sibling >= 0:
-        best[1, group].gain = -math.inf
+        best[family.sibling_row, group].gain = -math.inf
     block_start = int64_at(tree.block_start, tree.n_blocks + 1)
     bins = uint8_at(tree.bins, (tree.n_blocks, tree.n_all_rows * BLOCK))
     in_tree = uint8_at(tree.in_tree, tree.n_features)
-    allowed = uint8_at(tree.allowed, (2, tree.n_features))
-    chosen = int64_at(tree.chosen, (2, tree.n_sampled))
+    allowed = uint8_at(tree.allowed, (tree.n_evaluated, tree.n_features))
+    chosen = int64_at(tree.chosen, (tree.n_evaluated, tree.n_sampled))
     sums = int64_at(tree.sums, (tree.n_nodes, tree.n_fields))
     packed = int64_at(scratch.packed, tree.n_planes * BLOCK * LANE_STRIDE)
     wide = int64_at(scratch.wide, BLOCK * tree.n_fields * N_BINS)
     buffer, start, stop = nodes[node].buffer, nodes[node].start, nodes[node].stop
     rows, words = uint32_at(tree.rows, (2, tree.n_places))[buffer], int64_at(tree.words, (2, tree.n_places))[buffer]
     planes = uint8_at(tree.planes, (2, tree.n_places if tree.n_planes > 1 else 0))[buffer]
-    search_node = can_split(node, tree, nodes)
-    search_sibling = sibling >= 0 and can_split(sibling, tree, nodes)
+    searches = tree.wanted != WANT_HISTOGRAMS
+    search_node = searches and nodes[node].is_open
+    search_sibling = searches and sibling >= 0 and nodes[sibling].is_open
     own_score = node_score(sums[node], tree)
     sibling_score = node_score(sums[sibling], tree) if search_sibling else 0.0
     if tree.singly:
@@ -171,7 +173,7 @@ def evaluate_group(item, tree, nodes, best, scratch):
         is_wide = histogram_of_block(bins[group], n_lanes, rows, words, planes, start, stop, tree, packed, wide)
     for lane in range(n_lanes):
         if tree.singly:
-            feature = chosen[unit, first + lane]
+            feature = chosen[family.row, first + lane]
             block = np.searchsorted(block_start, feature, side="right") - 1
             is_wide = histogram_of_feature(
                 bins[block], feature - block_start[block], rows, words, planes, start, stop, tree, packed, wide
@@ -183,9 +185,9 @@ def evaluate_group(item, tree, nodes, best, scratch):
         n_bins = int64_at(tree.n_bins, tree.n_features)[feature]
         if nodes[node].slot >= 0:
             store_histogram(lane, feature, is_wide, nodes[node].slot, n_bins, tree, scratch)
-        for row in range(2):  # the node itself, then its sibling
-            if row == 0:
-                who, score, search, wide_now = node, own_score, search_node, is_wide
+        for turn in range(2):  # the node itself, then its sibling
+            if turn == 0:
+                who, row, score, search, wide_now = node, family.row, own_score, search_node, is_wide
                 if tree.singly:
                     hist, base, step = wide if is_wide else packed, ZERO, N_BINS
                 elif is_wide:
@@ -195,9 +197,8 @@ def evaluate_group(item, tree, nodes, best, scratch):
             else:
                 if not search_sibling:
                     break
-                who, score, search = sibling, sibling_score, True
-                hist, base, wide_now = sibling_histogram(lane, feature, is_wide, n_bins, tree, nodes, scratch)
+                who, row, score, search = sibling, family.sibling_row, sibling_score, True
+                hist, base, wide_now = sibling_histogram(lane, feature, is_wide, n_bins, family, tree, nodes, scratch)
                 step = tree.stride
-            at = max(unit, row)
-            if search and allowed[at, feature]:
-                search_feature(hist, base, step, wide_now, feature, who, score, at, group, tree, best, scratch)
+            if search and allowed[row, feature]:
+                search_feature(hist, base, step, wide_now, feature, who, score, row, group, tree, best, scratch)

@@ -75,8 +75,8 @@ def choose_features(row, node, tree, nodes):
     """Draw the node's features by the hash of its path, so that every worker draws the same."""
     if tree.n_sampled == 0:
         return
-    chosen = int64_at(tree.chosen, (2, tree.n_sampled))
-    allowed = uint8_at(tree.allowed, (2, tree.n_features))
+    chosen = int64_at(tree.chosen, (tree.n_evaluated, tree.n_sampled))
+    allowed = uint8_at(tree.allowed, (tree.n_evaluated, tree.n_features))
     tree_features = int64_at(tree.tree_features, tree.n_tree_features)
     allowed[row, :] = 0
     sample_features(hash_pair(tree.key, nodes[node].path), tree_features, tree.n_sampled, chosen[row])
@@ -92,7 +92,7 @@ def choose_features(row, node, tree, nodes):
 @njit
 def give_slot(node, parent_slot, parent_wide, tree, nodes):
     """Decide where the node's histogram will be kept, if its children can be split at all."""
-    n_rows = nodes[node].stop - nodes[node].start
+    n_rows = nodes[node].n_rows
     is_wide = np.int64(n_rows > tree.capacity)
     nodes[node].is_wide = is_wide
     if tree.singly or n_rows < 3 * tree.min_count:
@@ -119,55 +119,64 @@ def take_best(row, node, tree, nodes, best):
     at = row * tree.n_groups + winner
     left_sums = int64_at(tree.left_sums, (tree.n_nodes, tree.n_fields))
     left_set = uint64_at(tree.left_set, (tree.n_nodes, 4))
-    left_sums[node, :] = int64_at(tree.best_sums, (2 * tree.n_groups, tree.n_fields))[at]
-    left_set[node, :] = uint64_at(tree.best_set, (2 * tree.n_groups, 4))[at]
+    left_sums[node, :] = int64_at(tree.best_sums, (tree.n_evaluated * tree.n_groups, tree.n_fields))[at]
+    left_set[node, :] = uint64_at(tree.best_set, (tree.n_evaluated * tree.n_groups, 4))[at]
 
 
 @njit
-def begin_evaluation(tree, nodes):
+def set_family(i, node, row, sibling, slot, slot_wide, families):
+    family = families[i]
+    family.node, family.row = node, row
+    family.sibling, family.sibling_row = sibling, ONE
+    family.slot, family.slot_wide = slot, slot_wide
+
+
+@njit
+def begin_evaluation(tree, families, nodes):
     """FindBestSplit for the newest family (at the root: one node without sibling); returns the number of items."""
     first, second = tree.left, tree.right
     parent = tree.parent
-    tree.slot, tree.slot_wide = nodes[parent].slot, nodes[parent].is_wide
+    slot, slot_wide = nodes[parent].slot, nodes[parent].is_wide
     nodes[parent].slot = -1
-    tree.node_0, tree.node_1, tree.sibling = NONE, NONE, NONE
-    split_first = can_split(first, tree, nodes)
-    split_second = second >= 0 and can_split(second, tree, nodes)
-    if not (split_first or split_second):
+    tree.n_families = ZERO
+    for child in range(first, max(first, second) + 1):
+        nodes[child].is_open = can_split(child, tree, nodes)
+    if not (nodes[first].is_open or (second >= 0 and nodes[second].is_open)):
+        free_slot(slot, slot_wide, tree)
         return 0
-    if tree.slot >= 0:  # add up the smaller child, get the larger by subtraction
+    if slot >= 0:  # add up the smaller child, get the larger by subtraction
         smaller, larger = first, second
-        if nodes[second].stop - nodes[second].start < nodes[first].stop - nodes[first].start:
+        if nodes[second].n_rows < nodes[first].n_rows:
             smaller, larger = second, first
-        tree.node_0, tree.sibling = smaller, larger
-        if can_split(smaller, tree, nodes):
+        tree.n_families = ONE
+        set_family(ZERO, smaller, ZERO, larger, slot, slot_wide, families)
+        choose_features(ZERO, smaller, tree, nodes)
+        if nodes[smaller].is_open:
             give_slot(smaller, NONE, ZERO, tree, nodes)
-        if can_split(larger, tree, nodes):
-            give_slot(larger, tree.slot, tree.slot_wide, tree, nodes)
+        if nodes[larger].is_open:
+            give_slot(larger, slot, slot_wide, tree, nodes)
             choose_features(ONE, larger, tree, nodes)
     else:  # nothing to subtract from: add up each
-        tree.node_0, tree.node_1 = first, second
-        if not (split_first and split_second):
-            tree.node_0, tree.node_1 = first if split_first else second, NONE
-        give_slot(tree.node_0, NONE, ZERO, tree, nodes)
-        if tree.node_1 >= 0:
-            give_slot(tree.node_1, NONE, ZERO, tree, nodes)
-            choose_features(ONE, tree.node_1, tree, nodes)
-    choose_features(ZERO, tree.node_0, tree, nodes)
-    return count_groups(tree) * (2 if tree.node_1 >= 0 else 1)
+        for child in range(first, max(first, second) + 1):
+            if nodes[child].is_open:
+                set_family(tree.n_families, child, tree.n_families, NONE, NONE, ZERO, families)
+                give_slot(child, NONE, ZERO, tree, nodes)
+                choose_features(tree.n_families, child, tree, nodes)
+                tree.n_families += ONE
+    return count_groups(tree) * tree.n_families
 
 
 @njit
-def finish_evaluation(tree, nodes, best):
+def finish_evaluation(tree, families, nodes, best):
     """The best of each node's candidates becomes its split; nodes with a split wait for their turn."""
-    if tree.node_0 >= 0:
-        take_best(ZERO, tree.node_0, tree, nodes, best)
-    other = max(tree.node_1, tree.sibling)
-    if other >= 0:
-        take_best(ONE, other, tree, nodes, best)
-    sibling = tree.sibling
-    if sibling < 0 or nodes[sibling].slot != tree.slot or nodes[sibling].is_wide != tree.slot_wide:
-        free_slot(tree.slot, tree.slot_wide, tree)
+    for i in range(tree.n_families):
+        family = families[i]
+        take_best(family.row, family.node, tree, nodes, best)
+        if family.sibling >= 0:
+            take_best(family.sibling_row, family.sibling, tree, nodes, best)
+            heir = nodes[family.sibling]
+            if heir.slot != family.slot or heir.is_wide != family.slot_wide:
+                free_slot(family.slot, family.slot_wide, tree)
     open_leaf(tree.left, tree, nodes)
     if tree.right >= 0:
         open_leaf(tree.right, tree, nodes)
@@ -219,6 +228,7 @@ def make_children(tree, nodes):
     for child in range(left, left + 2):
         nodes[child].start = tree.start if child == left else middle
         nodes[child].stop = middle if child == left else tree.stop
+        nodes[child].n_rows = nodes[child].stop - nodes[child].start
         nodes[child].buffer = 1 - tree.buffer
         nodes[child].depth = nodes[parent].depth + 1
         nodes[child].path = hash_pair(nodes[parent].path, child - left)
@@ -260,7 +270,7 @@ def next_leaf(tree, nodes):
 
 
 @njit
-def next_phase(phase, tree, nodes, best):
+def next_phase(phase, tree, families, nodes, best):
     """What one thread does between phases; returns the next phase and its number of items, 0 at the end.
 
     start -> evaluate -> mark -> scatter -> evaluate -> ...
@@ -275,10 +285,10 @@ def next_phase(phase, tree, nodes, best):
         if tree.n_leaves == tree.max_leaves:
             return _START, ZERO
     if phase != _EVALUATE:
-        n_items = begin_evaluation(tree, nodes)
+        n_items = begin_evaluation(tree, families, nodes)
         if n_items > 0:
             return _EVALUATE, n_items
-    finish_evaluation(tree, nodes, best)
+    finish_evaluation(tree, families, nodes, best)
     if tree.n_open == 0:
         return _START, ZERO
     n_chunks = begin_partition(tree, nodes)
@@ -288,7 +298,7 @@ def next_phase(phase, tree, nodes, best):
 
 
 @njit
-def grow_tree(trees, nodes, best, scratches, leads):
+def grow_tree(trees, families, nodes, best, scratches, leads):
     """BuildTree(N, D), run by all threads at once, one of which leads; node 0 must hold its rows and sums.
 
     One loop and one place per kind of item serve both roles: the compiler sees the large functions once.
@@ -303,7 +313,7 @@ def grow_tree(trees, nodes, best, scratches, leads):
         if item >= 0:
             kind = sync[KIND]
             if kind == _EVALUATE:
-                evaluate_group(item, tree, nodes, best, scratch)
+                evaluate_group(item, tree, families, nodes, best, scratch)
             elif kind == _MARK:
                 mark_chunk(item, tree)
             else:
@@ -311,7 +321,7 @@ def grow_tree(trees, nodes, best, scratches, leads):
             finish_item(sync)
             n_waits = ZERO
         elif leads and all_done(sync):
-            phase, n_items = next_phase(phase, tree, nodes, best)
+            phase, n_items = next_phase(phase, tree, families, nodes, best)
             if n_items == 0:
                 let_helpers_go(sync)
                 return

@@ -131,6 +131,8 @@ def histogram_of_block(block_bins, n_lanes, rows, words, planes, start, stop, tr
     is_wide = np.int64(stop - start > tree.capacity)
     if is_wide:
         wide[: n_lanes * tree.n_fields * N_BINS] = 0
+    if start == stop:  # one of several workers may have no rows in a node
+        packed[:used] = 0
     for chunk in range(start, stop, tree.capacity):
         packed[:used] = 0
         accumulate_block(block_bins, n_lanes, rows, words, planes, chunk, min(chunk + tree.capacity, stop), packed)

@@ -29,20 +29,23 @@ TREE = np.dtype(
         ("free_slots", _ADDRESS),  # int64 (2, slots + 1): stacks of free slots, their heights in the last column
         ("tree_features", _ADDRESS),  # int64 (n_tree_features,): what this tree may use
         ("in_tree", _ADDRESS),  # uint8 (n_features,): the same as flags
-        ("allowed", _ADDRESS),  # uint8 (2, n_features): what the two nodes under evaluation may use
-        ("chosen", _ADDRESS),  # int64 (2, n_chosen): the same as lists
+        ("allowed", _ADDRESS),  # uint8 (n_evaluated, n_features): what the nodes under evaluation may use
+        ("chosen", _ADDRESS),  # int64 (n_evaluated, n_sampled): the same as lists
         ("open_leaves", _ADDRESS),  # int64 (n_nodes,)
         ("sums", _ADDRESS),  # int64 (n_nodes, n_fields)
         ("left_sums", _ADDRESS),  # int64 (n_nodes, n_fields)
         ("left_set", _ADDRESS),  # uint64 (n_nodes, 4)
-        ("best_sums", _ADDRESS),  # int64 (2 * n_groups, n_fields): of the candidates
-        ("best_set", _ADDRESS),  # uint64 (2 * n_groups, 4)
+        ("best_sums", _ADDRESS),  # int64 (n_evaluated * n_groups, n_fields): of the candidates
+        ("best_set", _ADDRESS),  # uint64 (n_evaluated * n_groups, 4)
+        ("gains", _ADDRESS),  # float64 (n_evaluated, n_features): where every feature's gain is wanted
         ("table", _ADDRESS),  # float64: x log x of small counts
         ("sync", _ADDRESS),  # int64 (SYNC_SIZE,): see work_sharing
         ("n_blocks", _INT), ("n_features", _INT), ("n_all_rows", _INT), ("n_places", _INT),
         ("capacity", _INT), ("n_planes", _INT), ("n_values", _INT), ("n_fields", _INT), ("stride", _INT),
         ("n_narrow_slots", _INT), ("n_wide_slots", _INT), ("n_tree_features", _INT), ("n_groups", _INT),
-        ("n_nodes", _INT), ("singly", _INT),  # 1: look at the chosen features one by one, keep no histograms
+        ("n_nodes", _INT), ("n_evaluated", _INT),
+        ("singly", _INT),  # 1: look at the chosen features one by one, keep no histograms
+        ("wanted", _INT),  # what an evaluation is to leave behind: see WANT_BEST and its like below
         # What decides about splits; the same numbers on every worker.
         ("criterion", _INT), ("hess_field", _INT),  # the field whose sum is the hessian; the count where it is constant
         ("grad_scale", _FLOAT), ("hess_scale", _FLOAT), ("reg_lambda", _FLOAT), ("reg_alpha", _FLOAT),
@@ -52,24 +55,38 @@ TREE = np.dtype(
         ("n_sampled", _INT),  # features drawn anew at each node; 0: all of the tree's
         # Where growing stands: nodes made so far, leaves, leaves waiting to be split, the family under evaluation
         ("n_made", _INT), ("n_leaves", _INT), ("n_open", _INT), ("parent", _INT), ("left", _INT), ("right", _INT),
-        # Operands of an evaluation: the nodes whose rows are added up (node_1 is -1 if only one is), the sibling
-        # that follows from its parent by subtraction (or -1), and the parent's histogram.
-        ("node_0", _INT), ("node_1", _INT), ("sibling", _INT), ("slot", _INT), ("slot_wide", _INT),
+        ("n_families", _INT),
         # Operands of a partition.
         ("buffer", _INT), ("start", _INT), ("stop", _INT), ("block", _INT), ("lane", _INT), ("n_left", _INT),
     ],
     align=True,
 )  # fmt: skip
 
+# Of the features of a node under evaluation: the best split in each group, every feature's gain, or no search at
+# all, only histograms.
+WANT_BEST, WANT_GAINS, WANT_HISTOGRAMS = (np.int64(what) for what in range(3))
+
 # A node while the tree grows. Children are made in pairs, the left one first; rows are rows[buffer, start:stop].
 NODE = np.dtype(
     [
         ("start", _INT), ("stop", _INT), ("buffer", _INT), ("depth", _INT),
+        ("n_rows", _INT),  # on all workers together
+        ("is_open", _INT),  # 1: rows and depth allow a split, so one is searched for
         ("path", np.uint64),  # names the node by its way from the root
         ("slot", _INT), ("is_wide", _INT),  # where its histogram is kept (-1: nowhere), and in which pool
         ("left_child", _INT),  # 0 for a leaf
         ("gain", _FLOAT),  # of its best split, -inf without one
         ("feature", _INT), ("split_bin", _INT), ("default_left", _INT),
+    ],
+    align=True,
+)  # fmt: skip
+
+# Nodes evaluated together: one whose rows are added up, and its sibling, which follows from their parent by
+# subtraction (-1 where it does not). ``row`` is a node's place among all nodes under evaluation.
+FAMILY = np.dtype(
+    [
+        ("node", _INT), ("row", _INT), ("sibling", _INT), ("sibling_row", _INT),
+        ("slot", _INT), ("slot_wide", _INT),  # where the parent's histogram is kept, -1: nowhere
     ],
     align=True,
 )  # fmt: skip

@@ -101,33 +101,33 @@ def scatter_chunk(chunk, tree):
 
 
 @njit
-def add_leaf_values(start, stop, rows, leaf_stop, leaf_buffer, value, scores):
-    """scores[row] += value of its leaf, for the places start:stop; leaves are given in the order of places."""
-    leaf = np.searchsorted(leaf_stop, start, side="right")
+def add_leaf_values(start, stop, rows, run_stop, run_buffer, value, scores):
+    """scores[row] += value of its leaf, for the places start:stop; runs and values in the order of places."""
+    run = np.searchsorted(run_stop, start, side="right")
     i = start
     while i < stop:
-        end = min(leaf_stop[leaf], stop)
-        buffer = leaf_buffer[leaf]
+        end = min(run_stop[run], stop)
+        buffer = run_buffer[run]
         for place in range(i, end):
-            scores[rows[buffer, place]] += value[leaf]
+            scores[rows[buffer, place]] += value[run]
         i = end
-        leaf += 1
+        run += 1
 
 
 @njit
-def sum_by_leaf(start, stop, rows, leaf_order, leaf_stop, leaf_buffer, copies, grad, hess, inverse_scale, sums):
-    """sums[leaf] = fixed-point (G, H) of the leaf's rows, each as often as it is in the sample; leaves start:stop."""
-    for leaf in range(start, stop):
-        first = leaf_stop[leaf - 1] if leaf > 0 else 0
-        buffer = leaf_buffer[leaf]
+def sum_by_run(start, stop, rows, run_stop, run_buffer, copies, grad, hess, inverse_scale, sums):
+    """sums[run] = fixed-point (G, H) of the run's rows, each as often as it is in the sample; runs start:stop."""
+    for run in range(start, stop):
+        first = run_stop[run - 1] if run > 0 else 0
+        buffer = run_buffer[run]
         g, h = ZERO, ZERO
-        for place in range(first, leaf_stop[leaf]):
+        for place in range(first, run_stop[run]):
             row = rows[buffer, place]
             times = np.int64(copies[row]) if len(copies) > 0 else ONE
             g += times * np.int64(math.floor(grad[row] * inverse_scale[0] + 0.5))
             h += times * np.int64(math.floor(hess[row] * inverse_scale[1] + 0.5))
-        sums[leaf_order[leaf], 0] = g
-        sums[leaf_order[leaf], 1] = h
+        sums[run, 0] = g
+        sums[run, 1] = h
 
 
 @njit

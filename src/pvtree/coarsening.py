@@ -1,0 +1,84 @@
+"""Fewer, coarser bins for the paper's data-parallel baseline with quantized histograms (tree_learner="quantized")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pvtree.binning import Thresholds
+from pvtree.dtypes import N_BINS, BinnedRows
+from pvtree.kernels.binning import choose_thresholds, count_bins, recode_bins
+from pvtree.team import Team
+
+if TYPE_CHECKING:
+    from pvtree.comm import Communicator
+    from pvtree.params import Params
+
+_PARTS = 4096  # a feature's mass is told apart to this share: far finer than any coarse bin
+
+
+def coarsen(
+    data: BinnedRows, thresholds: Thresholds, sample: np.ndarray, params: Params, team: Team, comm: Communicator | None
+) -> tuple[BinnedRows, Thresholds]:
+    """Merge bins down to the fraction ``quantized_bins`` of ``max_bin``; the data's bins are overwritten.
+
+    The mass of a bin is that of the sampled rows of all workers, so coarse bins do not depend on the partition.
+    """
+    n_coarse = max(2, round(params.quantized_bins * params.max_bin))
+    merged = np.flatnonzero((thresholds.is_categorical == 0) & (thresholds.n_bins > n_coarse))
+    mass = count_rows(data, sample, team)[merged]  # (merged features, N_BINS)
+    if comm is not None:
+        mass = comm.allreduce(mass, "bins")
+    coarse, new_bin = merge_bins(thresholds, merged, mass, n_coarse)
+    _recode(data, new_bin, team)
+    return data._replace(n_bins=coarse.n_bins), coarse
+
+
+def count_rows(data: BinnedRows, rows: np.ndarray, team: Team) -> np.ndarray:
+    """How many of ``rows`` are in each bin: int64 (n_features, N_BINS), the missing bin first."""
+    counts = np.zeros((data.n_features, N_BINS), np.int64)
+    starts = data.block_start
+
+    def count(first: int, last: int) -> None:
+        for block in range(first, last):
+            start, stop = starts[block], starts[block + 1]
+            count_bins(data.bins[block], rows, stop - start, counts[start:stop])
+
+    team.for_blocks(count, len(starts) - 1, min_block=1)
+    return counts
+
+
+def merge_bins(
+    thresholds: Thresholds, merged: np.ndarray, mass: np.ndarray, n_coarse: int
+) -> tuple[Thresholds, np.ndarray]:
+    """Coarse thresholds of the ``merged`` features, and uint8 (n_features, N_BINS): the new number of every bin.
+
+    Neighbours are merged to about equal mass by the rule that chose the bins: a bin heavier than an even share
+    stays alone. A coarse bin ends where the last of its bins did.
+    """
+    upper, n_bins = thresholds.upper.copy(), thresholds.n_bins.copy()
+    new_bin = np.tile(np.arange(N_BINS, dtype=np.uint8), (len(n_bins), 1))
+    cuts = np.empty(N_BINS)
+    for feature, rows in zip(merged, mass, strict=True):
+        bins = np.arange(1, n_bins[feature] + 1)
+        # Mass in small whole units: each bin number repeated that often is a sorted sample of the feature.
+        units = -(-rows[bins] * _PARTS // max(1, rows[bins].sum()))
+        n_cuts = choose_thresholds(np.repeat(bins.astype(np.float64), units), n_coarse, cuts)
+        last = np.floor(cuts[:n_cuts]).astype(np.int64)  # the last bin of every coarse bin but the topmost
+        new_bin[feature, bins] = 1 + np.searchsorted(last, bins)
+        upper[feature, :n_cuts] = thresholds.upper[feature, last - 1]
+        upper[feature, n_cuts:] = np.inf
+        n_bins[feature] = n_cuts + 1
+    return Thresholds(upper, n_bins, thresholds.is_categorical), new_bin
+
+
+def _recode(data: BinnedRows, new_bin: np.ndarray, team: Team) -> None:
+    starts = data.block_start
+
+    def recode(first: int, last: int) -> None:
+        for block in range(first, last):
+            start, stop = starts[block], starts[block + 1]
+            recode_bins(data.bins[block], stop - start, new_bin[start:stop])
+
+    team.for_blocks(recode, len(starts) - 1, min_block=1)

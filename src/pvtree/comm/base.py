@@ -1,0 +1,183 @@
+"""What every engine offers a worker: a few collectives on numpy buffers, checked and counted in this one place."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from time import perf_counter
+from typing import NamedTuple
+
+import numpy as np
+
+from pvtree.comm.traffic import PHASES, Traffic
+from pvtree.errors import InvalidParameterError, InvalidTypeError
+
+REDUCTIONS = {"sum": np.add, "max": np.maximum, "min": np.minimum}
+
+
+class Call(NamedTuple):
+    """What must be equal on all workers when they meet in a collective; engines compare it where that is cheap."""
+
+    verb: str
+    phase: str
+    dtype: np.dtype | None = None
+    shape: tuple[int, ...] = ()  # of one item (gathers) or of the whole buffer (reductions)
+    detail: str = ""  # the operation or the root
+
+    def __str__(self) -> str:
+        kind = "" if self.dtype is None else f" of {self.dtype.name}{list(self.shape) if self.shape else ''}"
+        detail = f" ({self.detail})" if self.detail else ""
+        return f"{self.verb}{detail}{kind} in phase {self.phase!r}" if self.phase else self.verb
+
+
+class Communicator(ABC):
+    """One worker's line to the others. All workers make the same calls in the same order.
+
+    Arrays that come back belong to the caller. Bytes counted are those that leave this worker, by the usual
+    algorithms: (M-1) b for a gather of b bytes, 2 B (M-1)/M for a reduction of B bytes (ring), and what is addressed
+    to others for an all-to-all. A broadcast costs (M-1) B in all, put on the root's account.
+    """
+
+    def __init__(self, rank: int, size: int) -> None:
+        self.rank = rank
+        self.size = size
+        self.traffic = Traffic()
+
+    def allgather(self, buffer: np.ndarray, phase: str) -> list[np.ndarray]:
+        """Everybody's buffer, by rank. First dimensions may differ; the others, and the dtype, are equal."""
+        check_phase(phase)
+        check_buffer(buffer)
+        item = buffer.shape[1:]
+        start = perf_counter()
+        parts = self._allgather(buffer.reshape(-1), Call("allgather", phase, buffer.dtype, item))
+        self.traffic.record(phase, (self.size - 1) * buffer.nbytes, perf_counter() - start)
+        return restore_items(parts, item)
+
+    def alltoall(self, buffers: Sequence[np.ndarray], phase: str) -> list[np.ndarray]:
+        """``buffers[m]`` goes to worker m; result[m] came from worker m. Shapes as for allgather."""
+        check_phase(phase)
+        if len(buffers) != self.size:
+            raise InvalidParameterError(
+                f"alltoall got {len(buffers)} buffers for {self.size} workers; give one buffer for each worker."
+            )
+        for buffer in buffers:
+            check_buffer(buffer)
+            if buffer.dtype != buffers[0].dtype or buffer.shape[1:] != buffers[0].shape[1:]:
+                raise InvalidTypeError(
+                    "The buffers of one alltoall differ in dtype or in a dimension after the first; make them alike."
+                )
+        item = buffers[0].shape[1:]
+        start = perf_counter()
+        flat = [buffer.reshape(-1) for buffer in buffers]
+        parts = self._alltoall(flat, Call("alltoall", phase, buffers[0].dtype, item))
+        n_sent = sum(buffer.nbytes for buffer in buffers) - buffers[self.rank].nbytes
+        self.traffic.record(phase, n_sent, perf_counter() - start)
+        return restore_items(parts, item)
+
+    def allreduce(self, buffer: np.ndarray, phase: str, op: str = "sum") -> np.ndarray:
+        """The sum, max or min of everybody's buffer, the same bits on every worker. Shapes and dtypes are equal."""
+        check_phase(phase)
+        check_buffer(buffer)
+        if op not in REDUCTIONS:
+            raise InvalidParameterError(f"allreduce does not know op={op!r}; use one of {', '.join(REDUCTIONS)}.")
+        start = perf_counter()
+        result = self._allreduce(buffer, op, Call("allreduce", phase, buffer.dtype, buffer.shape, op))
+        # A ring cuts the buffer into M shares. A worker sends all but one of them twice: to add up, and to spread.
+        share = (self.rank + 1) * buffer.nbytes // self.size - self.rank * buffer.nbytes // self.size
+        self.traffic.record(phase, 2 * (buffer.nbytes - share), perf_counter() - start)
+        return result
+
+    def broadcast(self, buffer: np.ndarray | None, phase: str, root: int = 0) -> np.ndarray:
+        """The root's buffer with its shape and dtype. What the others give is not looked at."""
+        check_phase(phase)
+        if not 0 <= root < self.size:
+            raise InvalidParameterError(f"broadcast got root={root}; use a rank from 0 to {self.size - 1}.")
+        given = None
+        if self.rank == root:
+            check_buffer(buffer)
+            given = buffer
+        start = perf_counter()
+        result = self._broadcast(given, root, Call("broadcast", phase, detail=f"root {root}"))
+        n_sent = 0 if given is None else (self.size - 1) * given.nbytes
+        self.traffic.record(phase, n_sent, perf_counter() - start)
+        return result
+
+    @contextmanager
+    def uncounted(self) -> Iterator[None]:
+        """Calls inside leave no trace in the ledger: for reports about the training, which are not part of it."""
+        kept, self.traffic = self.traffic, Traffic()
+        try:
+            yield
+        finally:
+            self.traffic = kept
+
+    def close(self) -> None:  # noqa: B027  (not abstract: most engines hold nothing)
+        """Give back what the engine holds, such as sockets."""
+
+    # What an engine implements. Buffers arrive checked and contiguous, flat in gathers; results are new arrays.
+
+    @abstractmethod
+    def _allgather(self, buffer: np.ndarray, call: Call) -> list[np.ndarray]: ...
+
+    @abstractmethod
+    def _alltoall(self, buffers: list[np.ndarray], call: Call) -> list[np.ndarray]: ...
+
+    @abstractmethod
+    def _allreduce(self, buffer: np.ndarray, op: str, call: Call) -> np.ndarray: ...
+
+    @abstractmethod
+    def _broadcast(self, buffer: np.ndarray | None, root: int, call: Call) -> np.ndarray: ...
+
+
+class Solo(Communicator):
+    """The only worker: talks to itself, sends nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(rank=0, size=1)
+
+    def _allgather(self, buffer: np.ndarray, call: Call) -> list[np.ndarray]:
+        return [buffer.copy()]
+
+    def _alltoall(self, buffers: list[np.ndarray], call: Call) -> list[np.ndarray]:
+        return [buffers[0].copy()]
+
+    def _allreduce(self, buffer: np.ndarray, op: str, call: Call) -> np.ndarray:
+        return buffer.copy()
+
+    def _broadcast(self, buffer: np.ndarray | None, root: int, call: Call) -> np.ndarray:
+        assert buffer is not None  # the only worker is the root
+        return buffer.copy()
+
+
+def reduce_by_rank(buffers: Sequence[np.ndarray], op: str) -> np.ndarray:
+    """A new array. Adds in the order of ranks, because sums of floats depend on the order."""
+    result = buffers[0].copy()
+    for buffer in buffers[1:]:
+        REDUCTIONS[op](result, buffer, out=result)
+    return result
+
+
+def restore_items(parts: list[np.ndarray], item: tuple[int, ...]) -> list[np.ndarray]:
+    """Flat arrays become rows of items again: only the number of rows is the sender's choice."""
+    if not item:
+        return parts
+    n_values = int(np.prod(item))
+    return [part.reshape(len(part) // n_values if n_values else 0, *item) for part in parts]
+
+
+def check_phase(phase: str) -> None:
+    if phase not in PHASES:
+        raise InvalidParameterError(f"The phase {phase!r} is not in the ledger; use one of {', '.join(PHASES)}.")
+
+
+def check_buffer(buffer: object) -> None:
+    """Refuse what would have to be pickled or copied before it can travel."""
+    if not isinstance(buffer, np.ndarray):
+        raise InvalidTypeError(f"Workers exchange numpy arrays, not {type(buffer).__name__}; convert it first.")
+    if buffer.dtype.hasobject:
+        raise InvalidTypeError(f"Workers exchange plain numbers, not dtype {buffer.dtype}; convert the array first.")
+    if not buffer.flags.c_contiguous:
+        raise InvalidTypeError(
+            f"The buffer of shape {buffer.shape} has gaps in memory; give np.ascontiguousarray(buffer)."
+        )

@@ -1,0 +1,132 @@
+"""The ledger of what workers send each other: bytes, calls and waiting time by phase, and a report of all workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from pvtree.comm.base import Communicator
+
+PHASES = ("bins", "ballots", "histograms", "splits", "rows", "scores", "metrics")
+
+
+@dataclass(frozen=True)
+class PhaseTraffic:
+    """What one phase of training cost."""
+
+    bytes: int = 0
+    calls: int = 0
+    seconds: float = 0.0
+
+
+class Traffic:
+    """What one worker has sent, and how long it stood in collectives, by phase.
+
+    Costs of a part of the training are differences: ``before = traffic.snapshot(); ...; traffic - before``.
+    """
+
+    __slots__ = ("_bytes", "_calls", "_seconds")
+
+    def __init__(self) -> None:
+        self._bytes = dict.fromkeys(PHASES, 0)
+        self._calls = dict.fromkeys(PHASES, 0)
+        self._seconds = dict.fromkeys(PHASES, 0.0)
+
+    def record(self, phase: str, n_bytes: int, seconds: float) -> None:
+        """Add one call."""
+        self._bytes[phase] += n_bytes
+        self._calls[phase] += 1
+        self._seconds[phase] += seconds
+
+    def __getitem__(self, phase: str) -> PhaseTraffic:
+        return PhaseTraffic(self._bytes[phase], self._calls[phase], self._seconds[phase])
+
+    def total(self) -> PhaseTraffic:
+        """All phases together."""
+        return PhaseTraffic(sum(self._bytes.values()), sum(self._calls.values()), sum(self._seconds.values()))
+
+    def snapshot(self) -> Traffic:
+        """The ledger as it is now; later calls do not change it."""
+        return self - Traffic()
+
+    def __sub__(self, earlier: Traffic) -> Traffic:
+        difference = Traffic()
+        for phase in PHASES:
+            difference._bytes[phase] = self._bytes[phase] - earlier._bytes[phase]
+            difference._calls[phase] = self._calls[phase] - earlier._calls[phase]
+            difference._seconds[phase] = self._seconds[phase] - earlier._seconds[phase]
+        return difference
+
+    def __repr__(self) -> str:
+        return phase_table({phase: self[phase] for phase in PHASES})
+
+    def to_array(self) -> np.ndarray:
+        """(phases, 3) bytes, calls and nanoseconds: integers, so that one buffer carries all three exactly."""
+        return np.array([(p.bytes, p.calls, round(p.seconds * 1e9)) for p in map(self.__getitem__, PHASES)], np.int64)
+
+
+@dataclass(frozen=True)
+class TrafficReport:
+    """The traffic of all workers of one training."""
+
+    bytes_per_tree: float  # sent by the average worker, without what went out before the first tree
+    total_bytes: int  # sent by all workers together, from the first to the last byte
+    calls_per_tree: float  # collectives of one worker, without those before the first tree
+    seconds_waiting: float  # the average worker stood so long in collectives
+    by_phase: dict[str, PhaseTraffic]  # bytes of all workers, calls of one, seconds of the average worker
+
+    def __str__(self) -> str:
+        return (
+            f"{format_bytes(self.bytes_per_tree)} sent per worker and tree in {self.calls_per_tree:.1f} calls, "
+            f"{format_bytes(self.total_bytes)} by all workers in all, {self.seconds_waiting:.2f} s waiting\n"
+            f"{phase_table(self.by_phase)}"
+        )
+
+    __repr__ = __str__
+
+
+def report(comm: Communicator, before_trees: Traffic, n_trees: int) -> TrafficReport:
+    """Add up the ledgers of all workers; every worker must call it, and all get the same report.
+
+    ``before_trees`` is the snapshot taken before the first tree: bins and initial scores are not the trees' cost.
+    """
+    now = comm.traffic.snapshot()
+    ledgers = np.stack([now.to_array(), (now - before_trees).to_array()])  # (everything or trees, phases, 3)
+    with comm.uncounted():
+        gathered = comm.allgather(ledgers, "metrics")
+    everything, trees = np.stack(gathered, axis=1)  # both (workers, phases, 3)
+    by_phase = {
+        phase: PhaseTraffic(int(cost[:, 0].sum()), int(cost[0, 1]), float(cost[:, 2].mean()) / 1e9)
+        for phase, cost in zip(PHASES, everything.swapaxes(0, 1), strict=True)
+    }
+    sent, calls, _ = trees.sum(axis=(0, 1)).tolist()
+    return TrafficReport(
+        bytes_per_tree=sent / comm.size / n_trees if n_trees else 0.0,
+        total_bytes=sum(cost.bytes for cost in by_phase.values()),
+        calls_per_tree=calls / comm.size / n_trees if n_trees else 0.0,
+        seconds_waiting=sum(cost.seconds for cost in by_phase.values()),
+        by_phase=by_phase,
+    )
+
+
+def format_bytes(n_bytes: float) -> str:
+    """A size for people: 1.6 MB, in powers of 1000 as network speeds are."""
+    if n_bytes < 999.5:
+        return f"{n_bytes:.0f} B"
+    for unit in ("kB", "MB", "GB"):
+        n_bytes /= 1000
+        if n_bytes < 999.5:
+            return f"{n_bytes:.0f} {unit}" if n_bytes >= 99.95 else f"{n_bytes:.1f} {unit}"
+    return f"{n_bytes / 1000:.1f} TB"
+
+
+def phase_table(by_phase: dict[str, PhaseTraffic]) -> str:
+    """Aligned columns, one line for each phase that was used, in the order of training."""
+    lines = [f"{'phase':<10} {'bytes':>10} {'calls':>8} {'seconds':>9}"]
+    for phase, cost in by_phase.items():
+        if cost.calls:
+            lines.append(f"{phase:<10} {format_bytes(cost.bytes):>10} {cost.calls:>8} {cost.seconds:>9.3f}")
+    return "\n".join(lines)

@@ -1,0 +1,28 @@
+"""How the best splits of a frontier are found, and how rows learn their side: one file for each strategy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pvtree.find_split.attribute import Attribute
+from pvtree.find_split.data import Data
+from pvtree.find_split.serial import Serial
+from pvtree.find_split.strategy import Strategy, Votes
+from pvtree.find_split.voting import Voting
+
+if TYPE_CHECKING:
+    from pvtree.comm import Communicator
+    from pvtree.params import Params
+
+__all__ = ["Strategy", "Votes", "make_strategy"]
+
+
+def make_strategy(params: Params, comm: Communicator) -> Strategy:
+    """The strategy of ``params.tree_learner``."""
+    if params.tree_learner == "serial":
+        return Serial()
+    if params.tree_learner == "attribute":
+        return Attribute(comm)
+    if params.tree_learner == "voting":
+        return Voting(comm, params.top_k, params.election_size, params.packs_histograms)
+    return Data(comm, params.packs_histograms)  # "quantized" is the same on coarser bins

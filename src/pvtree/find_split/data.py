@@ -1,0 +1,31 @@
+"""Data-parallel: rows are spread, and the full-grained histograms of all attributes are merged.
+
+With ``tree_learner="quantized"`` the same on a tenth of the bins (coarsening.py makes them): the paper's other baseline.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pvtree.comm import Communicator
+from pvtree.find_split.merging import Merging
+from pvtree.find_split.splits import agree_on_best
+from pvtree.find_split.strategy import Together
+
+if TYPE_CHECKING:
+    from pvtree.frontier import Frontier
+
+
+class Data(Together):
+    """Each worker owns the merged histograms of a share of the features, and scans them."""
+
+    def __init__(self, comm: Communicator, packs: bool) -> None:
+        super().__init__(comm)
+        self.merging = Merging(self.exchange, packs)
+
+    def begin_tree(self, frontier: Frontier) -> None:
+        self.merging.forget()
+
+    def find_splits(self, frontier: Frontier) -> None:
+        self.merging.merge(frontier, frontier.allowed_features())
+        agree_on_best(frontier, self.exchange)

@@ -1,0 +1,54 @@
+"""What every strategy answers: FindBestSplit for a whole frontier, and which side each row goes to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from pvtree.comm import Communicator
+from pvtree.find_split.exchange import Exchange
+
+if TYPE_CHECKING:
+    from pvtree.frontier import Frontier
+
+
+class Votes(NamedTuple):
+    """How many splits of a tree had their attribute on all ballots, on at least half, on fewer."""
+
+    all: int
+    half: int
+    fewer: int
+
+
+class Strategy:
+    """One signature for all; a strategy may keep what it learnt about the frontier before."""
+
+    votes: list[Votes] | None = None  # by tree, where workers vote
+
+    def begin_tree(self, frontier: Frontier) -> None:
+        """A new tree stands at its root."""
+
+    def find_splits(self, frontier: Frontier) -> None:
+        """Give every open node of the frontier its best split."""
+        raise NotImplementedError
+
+    def mark_sides(self, frontier: Frontier, parents: np.ndarray) -> None:
+        """Mark which rows of the nodes about to be split go left; whoever has the rows' bins needs nobody."""
+        frontier.mark_sides(parents)
+
+    def finish_tree(self, frontier: Frontier, is_split: np.ndarray) -> None:
+        """The tree is complete; ``is_split`` tells which nodes it splits."""
+
+    def finish_training(self) -> None:
+        """There are no more trees: the last chance to see that workers have decided differently."""
+
+
+class Together(Strategy):
+    """A strategy of several workers, who watch that they take the same decisions."""
+
+    def __init__(self, comm: Communicator) -> None:
+        self.exchange = Exchange(comm)
+
+    def finish_training(self) -> None:
+        self.exchange.check()

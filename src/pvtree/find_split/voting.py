@@ -1,0 +1,87 @@
+"""PV-Tree: only the attributes that most workers vote for are merged, so traffic depends on neither rows nor columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pvtree.comm import Communicator
+from pvtree.find_split.merging import Elected, Merging
+from pvtree.find_split.splits import agree_on_best
+from pvtree.find_split.strategy import Together, Votes
+from pvtree.kernels import ballots as kernels
+
+if TYPE_CHECKING:
+    from pvtree.frontier import Frontier
+
+
+class Voting(Together):
+    """Each worker nominates ``top_k`` features; the ``election_size * top_k`` most nominated are merged."""
+
+    def __init__(self, comm: Communicator, top_k: int, election_size: float, packs: bool) -> None:
+        super().__init__(comm)
+        self.merging = Merging(self.exchange, packs)
+        self.top_k, self.n_elected = top_k, max(1, int(election_size * top_k))
+        self.votes = []
+
+    def begin_tree(self, frontier: Frontier) -> None:
+        self.merging.forget()
+        self.winners_votes: list[tuple[np.ndarray, np.ndarray]] = []  # (nodes, votes of their split's feature)
+
+    def find_splits(self, frontier: Frontier) -> None:
+        """PV-Tree_FindBestSplit (Meng et al., NIPS 2016, Algorithm 3) for every open node at once."""
+        if frontier.n_allowed <= self.n_elected:  # nothing to elect
+            self.merging.merge(frontier, frontier.allowed_features())
+            agree_on_best(frontier, self.exchange)
+            return
+        # Local voting: each worker nominates its k best features of every node by its own rows.
+        ballots = top_k(frontier, self.top_k)  # (open nodes, k)
+        # Global voting: the features on most ballots are elected, the same on every worker.
+        elected = elect(np.stack(self.exchange.allgather(ballots, "ballots")), self.n_elected, frontier)
+        self.exchange.decide(elected.start, elected.feature)
+        # Merge only the elected histograms: traffic does not grow with the number of features.
+        self.merging.merge(frontier, elected)
+        agree_on_best(frontier, self.exchange)
+        self._note_votes(frontier, elected)
+
+    def _note_votes(self, frontier: Frontier, elected: Elected) -> None:
+        nodes = frontier.row_node
+        row = np.repeat(np.arange(len(nodes)), np.diff(elected.start))
+        won = elected.feature == frontier.memory.nodes["feature"][nodes[row]]
+        self.winners_votes.append((nodes[row[won]], elected.votes[won]))
+
+    def finish_tree(self, frontier: Frontier, is_split: np.ndarray) -> None:
+        votes = np.concatenate([np.empty(0, np.int64), *(v[is_split[nodes] == 1] for nodes, v in self.winners_votes)])
+        n_workers = self.exchange.comm.size
+        by_all = int((votes == n_workers).sum())
+        by_half = int((2 * votes >= n_workers).sum()) - by_all
+        self.votes.append(Votes(by_all, by_half, len(votes) - by_all - by_half))
+
+
+def top_k(frontier: Frontier, k: int) -> np.ndarray:
+    """This worker's ballots: for each open node the features of the largest local gain, best first."""
+    n_features = frontier.n_features
+    dtype = np.uint16 if n_features < np.iinfo(np.uint16).max else np.uint32
+    ballots = np.empty((frontier.n_rows, min(k, n_features)), dtype)
+    gains = frontier.local_gains()
+    kernels.top_k(
+        0, frontier.n_rows, frontier.row_node, frontier.memory.nodes, gains, frontier.allowed,
+        np.iinfo(dtype).max, ballots,
+    )  # fmt: skip
+    return ballots[frontier.is_open]
+
+
+def elect(ballots: np.ndarray, n_elected: int, frontier: Frontier) -> Elected:
+    """TopKByMajority of (workers, open nodes, k) ballots."""
+    n_workers, n_open, k = ballots.shape
+    most = n_open * min(n_elected, n_workers * k)
+    start = np.zeros(n_open + 1, np.int64)
+    feature, votes = np.empty(most, np.int64), np.empty(most, np.int64)
+    n = kernels.elect(
+        ballots, frontier.n_features, n_elected, np.iinfo(ballots.dtype).max, start, feature, votes
+    )  # fmt: skip
+    # Nodes that are not open elect nothing.
+    counts = np.zeros(frontier.n_rows, np.int64)
+    counts[frontier.is_open] = np.diff(start)
+    return Elected(np.concatenate(([0], np.cumsum(counts))), feature[:n], votes[:n])

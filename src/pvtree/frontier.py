@@ -1,0 +1,309 @@
+"""The open nodes of a growing tree on one worker: its rows in them, its own histograms, and the splits found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pvtree.find_split.merging import Elected, Items
+from pvtree.find_split.splits import split_dtype
+from pvtree.kernels import frontier as kernels
+from pvtree.kernels.memory import FAMILY, WANT_BEST, WANT_GAINS, WANT_HISTOGRAMS
+from pvtree.kernels.merge import search_items
+from pvtree.partition import column_bounds
+from pvtree.tree_memory import GrownTree, Rules, TreeMemory, in_level_order
+
+if TYPE_CHECKING:
+    from pvtree.dataset import Shard
+    from pvtree.dtypes import Layout
+    from pvtree.team import Team
+
+# Histograms of single features cost about three times as much a row as those of whole blocks.
+_SINGLY_BELOW = 1 / 3
+_NONE = np.empty(0, np.int64)
+
+
+class Frontier:
+    """Nodes under evaluation are numbered by rows: 0 for the root, then 2 i and 2 i + 1 for the i-th pair of siblings.
+
+    ``memory.nodes`` holds all nodes of the tree, those made in advance included.
+    """
+
+    def __init__(
+        self, shard: Shard, layout: Layout, n_sampled: int, n_workers: int, pool: tuple[int, int], team: Team
+    ) -> None:
+        data = shard.data
+        self.memory = TreeMemory(data, layout, data.n_rows, n_sampled, max(1, len(data.block_start) - 1), team)
+        self.memory.make_pools(*pool)
+        self.memory.make_evaluation_room(2)
+        self.memory.make_node_room(64)
+        self.n_workers, self.team = n_workers, team
+        self.first_feature, self.n_all_features = shard.first_feature, shard.n_all_features
+        self.has_categories = bool(shard.thresholds.is_categorical.any())
+        self.families = np.empty(2, FAMILY)
+        self.local_sums = np.zeros((64, layout.n_fields), np.int64)
+        self.gains = np.empty((0, 0))
+        self.tree = self.local = np.empty(0)  # records of the whole data's rules and of this worker's alone
+
+    # The tree as a whole
+
+    def begin(self, n_rows: int, root_sums: np.ndarray, rules: Rules, tree_features: np.ndarray) -> None:
+        """Stand at the root of a new tree, with this worker's rows in the first places of buffer 0."""
+        memory = self.memory
+        own = tree_features[(tree_features >= self.first_feature)] - self.first_feature
+        memory.use_features(own[own < self.n_features])
+        memory.free_all_slots()
+        self.tree_features, self.n_rows_here, self.rules = tree_features, n_rows, rules
+        self.n_allowed = rules.n_sampled or len(tree_features)
+        memory.arrays["sums"][0] = root_sums
+        n_all = int(root_sums[: memory.layout.n_planes].sum())
+        is_open = n_all >= 2 * rules.min_count and rules.max_depth != 0
+        memory.nodes[0] = (0, n_rows, 0, 0, n_all, is_open, 1, -1, 0, 0, -np.inf, 0, 0, 0)
+        self.n_made = 1
+        self._row_before = np.full(len(memory.nodes), -1)
+        self._make_records()
+        self._look_at(np.zeros(1, np.int64), _NONE)
+
+    def _make_records(self) -> None:
+        """Kernels know arrays by address: new arrays, new records."""
+        n = self.n_workers
+        rules = self.rules
+        # A worker's own rows are about 1/n of all: what the rules measure is too.
+        local = replace(
+            rules, min_count=-(-rules.min_count // n), min_hess=rules.min_hess / n, reg_lambda=rules.reg_lambda / n,
+            reg_alpha=rules.reg_alpha / n, cat_smooth=rules.cat_smooth / n, cat_l2=rules.cat_l2 / n, min_gain=0.0,
+        )  # fmt: skip
+        self.tree = self.memory.record(rules, singly=0)
+        self.local = self.memory.record(local, singly=0, sums=self.local_sums, gains=self.gains)
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.row_node)
+
+    @property
+    def n_features(self) -> int:
+        """This worker's own features; all of them where rows are spread."""
+        return self.memory.data.n_features
+
+    @property
+    def allowed(self) -> np.ndarray:
+        """uint8 (n_rows, n_features): what each node may use."""
+        allowed: np.ndarray = self.memory.arrays["allowed"]
+        return allowed[: self.n_rows]
+
+    def _look_at(self, row_node: np.ndarray, pairs: np.ndarray) -> None:
+        """Evaluate these nodes next; ``pairs`` are the parents of two successive rows each."""
+        memory = self.memory
+        n_rows = len(row_node)
+        if n_rows > memory.arrays["n_evaluated"]:
+            memory.make_evaluation_room(2 * n_rows)
+            self.families = np.empty(2 * n_rows, FAMILY)
+            self._make_records()
+        self.row_node, self.pairs = row_node, pairs
+        self.is_open = memory.nodes["is_open"][row_node] == 1
+        if self.rules.n_sampled:
+            kernels.draw_features(
+                0, n_rows, row_node, self.first_feature, self.tree_features, self.rules.n_sampled,
+                np.uint64(self.rules.key), memory.nodes, memory.arrays["allowed"],
+            )  # fmt: skip
+        else:
+            memory.arrays["allowed"][:n_rows] = memory.arrays["in_tree"]
+
+    def pairs_before(self) -> np.ndarray:
+        """By pair: the row of the parent in the frontier merged before this one, -1 if it was not there."""
+        return self._row_before[self.pairs]
+
+    # FindBestSplit on what this worker has
+
+    def _evaluate(self, record: np.ndarray, n_families: int, wanted: np.int64) -> None:
+        record["n_families"], record["wanted"] = n_families, wanted
+        memory = self.memory
+        self.team.for_blocks_with(
+            memory.scratch, kernels.evaluate_items, int(kernels.count_items(record)), record, self.families,
+            memory.nodes, memory.best, min_block=1,
+        )  # fmt: skip
+
+    def _evaluate_families(self, record: np.ndarray, wanted: np.int64) -> None:
+        n_families = kernels.plan_families(self.row_node, self.pairs, record, self.families, self.memory.nodes)
+        self._evaluate(record, n_families, wanted)
+        kernels.free_parents(n_families, record, self.families, self.memory.nodes)
+
+    def search_own_features(self) -> None:
+        """The best split of each node among this worker's features, where it has all rows of them."""
+        memory, a = self.memory, self.memory.arrays
+        self._evaluate_families(self.tree, WANT_BEST)
+        kernels.take_best_groups(
+            self.row_node, memory.n_groups, memory.nodes, memory.best, a["best_sums"], a["best_set"], a["left_sums"],
+            a["left_set"],
+        )  # fmt: skip
+
+    def local_gains(self) -> np.ndarray:
+        """float64 (n_rows, n_features): of the best split by this worker's own rows, -inf where there is none."""
+        memory = self.memory
+        if len(self.local_sums) < len(memory.nodes) or len(self.gains) < memory.arrays["n_evaluated"]:
+            self.local_sums = np.zeros((len(memory.nodes), memory.layout.n_fields), np.int64)
+            self.gains = np.empty((memory.arrays["n_evaluated"], self.n_features))
+            self._make_records()
+        self.gains[: self.n_rows] = -np.inf
+        self.team.for_blocks(
+            kernels.sum_locally, self.n_rows, self.row_node, self.tree, memory.nodes, self.local_sums, min_block=1
+        )
+        self._evaluate_families(self.local, WANT_GAINS)
+        return self.gains[: self.n_rows]
+
+    def allowed_features(self) -> Elected:
+        """All that every open node may use."""
+        row, feature = np.nonzero(self.allowed & self.is_open[:, None])
+        start = np.searchsorted(row, np.arange(self.n_rows + 1))
+        return Elected(start, feature)
+
+    def with_histograms(self, travels: np.ndarray, item_start: np.ndarray, write: Callable[[int, int], None]) -> None:
+        """Call write(first_row, last_row) for all rows, a few at a time, whose local histograms are then at hand."""
+        n_travelling = np.diff(np.concatenate(([0], np.cumsum(travels)))[item_start])
+        # Voting has added up all nodes already. Few features of a node are added up singly when they are written.
+        wanted = (n_travelling >= _SINGLY_BELOW * self.n_features) & (self.memory.nodes["slot"][self.row_node] < 0)
+        first = 0
+        while first < self.n_rows:
+            last, n_families = kernels.plan_additions(
+                self.row_node, wanted, first, self.tree, self.families, self.memory.nodes
+            )
+            self._evaluate(self.tree, n_families, WANT_HISTOGRAMS)
+            if n_families == 0 and last == first:  # no room for even one: it is added up singly
+                last = first + 1
+            write(first, last)
+            self.give_up_histograms(self.row_node[first:last][wanted[first:last]])
+            first = last
+
+    def search_merged(self, elected: Elected, items: Items) -> None:
+        """The best split of each node among the merged histograms that this worker owns."""
+        memory = self.memory
+        self.tree["wanted"] = WANT_BEST
+        self.tree["n_groups"] = 1
+        self.team.for_blocks_with(
+            memory.scratch, search_items, self.n_rows, self.row_node, elected.start, elected.feature, items.start,
+            items.feature, items.place, items.arena, self.tree, memory.nodes, memory.best, min_block=1,
+        )  # fmt: skip
+        a = memory.arrays
+        kernels.take_best_groups(
+            self.row_node, 1, memory.nodes, memory.best, a["best_sums"], a["best_set"], a["left_sums"], a["left_set"]
+        )
+        self.tree["n_groups"] = memory.n_groups
+        self._row_before[:] = -1
+        self._row_before[self.row_node] = np.arange(self.n_rows)
+
+    # Splits that all workers agree on
+
+    def own_splits(self) -> np.ndarray:
+        """This worker's best split of every open node, as it goes over the wire."""
+        a, nodes = self.memory.arrays, self.row_node[self.is_open]
+        own = np.zeros(len(nodes), split_dtype(self.memory.layout.n_fields, self.has_categories))
+        for name in ("gain", "split_bin", "default_left"):
+            own[name] = self.memory.nodes[name][nodes]
+        own["feature"] = self.memory.nodes["feature"][nodes] + self.first_feature
+        own["left_sums"] = a["left_sums"][nodes]
+        if self.has_categories:
+            own["left_set"] = a["left_set"][nodes]
+        has_none = own["gain"] == -np.inf
+        own[has_none] = np.zeros((), own.dtype)  # no left-overs of other nodes
+        own["gain"][has_none] = -np.inf
+        return own
+
+    def set_splits(self, splits: np.ndarray) -> None:
+        """Every open node gets its split; features are numbered over all workers."""
+        a, nodes = self.memory.arrays, self.row_node[self.is_open]
+        for name in ("gain", "feature", "split_bin", "default_left"):
+            self.memory.nodes[name][nodes] = splits[name]
+        a["left_sums"][nodes] = splits["left_sums"]
+        if self.has_categories:
+            a["left_set"][nodes] = splits["left_set"]
+
+    # From one frontier to the next
+
+    def next_to_split(self) -> np.ndarray:
+        """Nodes that best-first growth over all nodes known so far would split, and that are not split yet.
+
+        Those that it splits when all is known are among them, so nothing else need be split in advance.
+        """
+        is_split = self.best_first()
+        return np.flatnonzero(is_split & (self.memory.nodes["left_child"][: self.n_made] == 0))
+
+    def best_first(self) -> np.ndarray:
+        """uint8 by node: what best-first growth splits."""
+        is_split = np.empty(self.n_made, np.uint8)
+        kernels.best_first(self.n_made, self.rules.max_leaves, self.memory.nodes, is_split)
+        return is_split
+
+    def make_children(self, parents: np.ndarray) -> None:
+        memory = self.memory
+        n_nodes = self.n_made + 2 * len(parents)
+        if n_nodes > len(memory.nodes):
+            row_before = self._row_before
+            memory.make_node_room(2 * n_nodes)
+            self._row_before = np.full(2 * n_nodes, -1)
+            self._row_before[: len(row_before)] = row_before
+            self._make_records()
+        a = memory.arrays
+        kernels.make_children(parents, self.n_made, self.tree, memory.nodes, a["sums"], a["left_sums"])
+        self.n_made = n_nodes
+
+    def mark_sides(self, parents: np.ndarray) -> None:
+        """Which rows go left, by the bins that this worker has."""
+        self.team.for_blocks(
+            kernels.mark_rows, len(parents), parents, self.first_feature, self.tree, self.memory.nodes, min_block=1
+        )
+
+    def owner_of_split(self, parents: np.ndarray) -> np.ndarray:
+        """Where columns are spread: the worker whose column splits each node."""
+        bounds = column_bounds(self.n_all_features, self.n_workers)
+        return np.searchsorted(bounds[1:], self.memory.nodes["feature"][parents], side="right")
+
+    def pack_sides(self, parents: np.ndarray) -> np.ndarray:
+        """Sides of the parents' rows, a bit each."""
+        nodes = self.memory.nodes
+        bits = np.empty((int((nodes["stop"] - nodes["start"])[parents].sum()) + 7) // 8, np.uint8)
+        kernels.pack_sides(parents, nodes, self.memory.arrays["side"], bits)
+        return bits
+
+    def unpack_sides(self, parents: np.ndarray, bits: np.ndarray) -> None:
+        kernels.unpack_sides(parents, self.memory.nodes, self.memory.arrays["side"], bits)
+
+    def move_rows(self, parents: np.ndarray) -> None:
+        """Rows to their children, once their sides are marked."""
+        self.team.for_blocks(
+            kernels.scatter_rows, len(parents), parents, self.tree, self.memory.nodes, min_block=1
+        )
+
+    def look_at_children(self, parents: np.ndarray) -> None:
+        left = self.memory.nodes["left_child"][parents]
+        self._look_at(np.stack((left, left + 1), axis=1).reshape(-1), parents)
+
+    def with_open_children(self, parents: np.ndarray) -> np.ndarray:
+        """Parents with a child that may be split."""
+        nodes = self.memory.nodes
+        left = nodes["left_child"][parents]
+        return parents[(nodes["is_open"][left] | nodes["is_open"][left + 1]) == 1]
+
+    def free_histograms(self, evaluated: np.ndarray) -> None:
+        """Give back the local histograms of those of the nodes that are not split."""
+        self.give_up_histograms(evaluated[self.memory.nodes["left_child"][evaluated] == 0])
+
+    def give_up_histograms(self, nodes: np.ndarray) -> None:
+        """Nobody will subtract from these nodes' local histograms any more."""
+        kernels.free_histograms(nodes, self.tree, self.memory.nodes)
+
+    def finish(self) -> tuple[GrownTree, np.ndarray]:
+        """The tree that best-first growth makes, and which nodes it splits."""
+        memory, n_made = self.memory, self.n_made
+        is_split = self.best_first()
+        order, left_child = np.empty(n_made, np.int64), np.empty(n_made, np.int64)
+        n_nodes = kernels.walk_split(is_split, memory.nodes, order, left_child)
+        run_leaf, run_stop, run_buffer = (np.empty(n_made, np.int64) for _ in range(3))
+        n_runs = kernels.find_runs(
+            n_made, self.n_rows_here, order, n_nodes, memory.nodes, np.empty(n_made, np.int64), run_leaf, run_stop,
+            run_buffer,
+        )  # fmt: skip
+        runs = (run_leaf[:n_runs], run_stop[:n_runs], run_buffer[:n_runs])
+        return in_level_order(memory.nodes, order[:n_nodes], left_child[:n_nodes], memory.arrays, runs), is_split

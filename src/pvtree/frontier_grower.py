@@ -1,0 +1,67 @@
+"""BuildTree (the paper's Algorithm 1) on many workers: all open nodes at once, whatever strategy finds their splits.
+
+Leaf-wise trees are grown a frontier at a time too: every leaf that best-first growth could still come to is split in
+advance, and in the end exactly the splits that it makes are kept.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pvtree.dataset import Shard
+from pvtree.dtypes import Layout
+from pvtree.find_split import Strategy
+from pvtree.frontier import Frontier
+from pvtree.team import Team
+from pvtree.tree_memory import POOL_BYTES, GrownTree, Rules
+
+# Trees without a leaf budget may have very wide levels. Beyond so many bytes of merged histograms a level is taken in
+# parts, each with collectives of its own.
+_LEVEL_BYTES = 2**28
+
+
+class FrontierGrower:
+    """Grows trees one after another on the same rows; the rest of the trainer cannot tell it from ``Grower``."""
+
+    def __init__(
+        self, shard: Shard, layout: Layout, max_leaves: int, n_sampled: int, team: Team, n_workers: int,
+        strategy: Strategy,
+    ) -> None:  # fmt: skip
+        self.strategy = strategy
+        pool = (2 * max_leaves + 2 if max_leaves else 512, POOL_BYTES // n_workers)
+        self.frontier = Frontier(shard, layout, n_sampled, n_workers, pool, team)
+        self.memory = self.frontier.memory
+        bytes_per_pair = 16 * shard.n_all_features * layout.n_planes * self.memory.arrays["stride"]
+        self.most_pairs = max(64, _LEVEL_BYTES // bytes_per_pair)
+
+    def grow(self, n_rows: int, root_sums: np.ndarray, rules: Rules, tree_features: np.ndarray) -> GrownTree:
+        """Grow a tree on the first ``n_rows`` places of buffer 0 of the memory's rows, words and planes."""
+        frontier, strategy = self.frontier, self.strategy
+        frontier.begin(n_rows, root_sums, rules, tree_features)
+        strategy.begin_tree(frontier)
+        evaluated = frontier.row_node
+        if frontier.is_open.any():
+            strategy.find_splits(frontier)
+        parents = frontier.next_to_split()
+        while len(parents):
+            frontier.make_children(parents)
+            strategy.mark_sides(frontier, parents)
+            frontier.move_rows(parents)
+            frontier.free_histograms(evaluated)
+            evaluated = self._evaluate_children(parents)
+            parents = frontier.next_to_split()
+        tree, is_split = frontier.finish()
+        strategy.finish_tree(frontier, is_split)
+        return tree
+
+    def _evaluate_children(self, parents: np.ndarray) -> np.ndarray:
+        """Find the splits of all open children; returns the nodes looked at."""
+        frontier = self.frontier
+        worth_it = frontier.with_open_children(parents)
+        frontier.give_up_histograms(np.setdiff1d(parents, worth_it))
+        evaluated = [np.empty(0, np.int64)]
+        for first in range(0, len(worth_it), self.most_pairs):
+            frontier.look_at_children(worth_it[first : first + self.most_pairs])
+            self.strategy.find_splits(frontier)
+            evaluated.append(frontier.row_node)
+        return np.concatenate(evaluated)

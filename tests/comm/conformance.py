@@ -1,0 +1,427 @@
+"""What every communicator must do. An engine's test file makes a subclass that says how its workers are run."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pvtree.comm import PHASES, Communicator
+from pvtree.comm.traffic import report
+from pvtree.errors import (
+    CommunicationError,
+    DivergedError,
+    InvalidParameterError,
+    InvalidTypeError,
+    PeerFailedError,
+    WorkerTimeoutError,
+)
+
+SIZES = (1, 2, 3, 5, 8)
+DTYPES = (np.uint8, np.uint16, np.uint32, np.int64, np.uint64, np.float64)
+OPS = {"sum": np.sum, "max": np.max, "min": np.min}
+SOON = 1.0  # seconds: how quickly all workers must have ended when one of them fails
+
+each_size = pytest.mark.parametrize("size", SIZES)
+each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.__name__)
+
+
+def values(sender: int, receiver: int, n: int, dtype: Any) -> np.ndarray:
+    """What a sender would send a receiver: any bit may be set, so that nothing can be lost on the way unnoticed."""
+    words = np.random.default_rng([sender, receiver, n]).integers(0, 2**64, n, np.uint64)
+    if dtype == np.float64:
+        return np.ldexp((words >> 11).astype(np.float64), -30)
+    return words.astype(dtype)
+
+
+class Conformance:
+    """Collected in its subclasses only, because its name does not begin with Test."""
+
+    def run(self, function: Callable[[Communicator], Any], size: int, *, timeout: float = 60.0) -> list[Any]:
+        """Run the function on so many workers; results by rank, or the first exception with its rank."""
+        raise NotImplementedError
+
+    # What arrives.
+
+    @each_size
+    def test_rank_and_size(self, size):
+        assert self.run(lambda comm: (comm.rank, comm.size), size) == [(rank, size) for rank in range(size)]
+
+    @each_dtype
+    @each_size
+    def test_allgather(self, size, dtype):
+        """Worker m gives m items, worker 0 none."""
+        results = self.run(lambda comm: comm.allgather(values(comm.rank, 0, comm.rank * 3, dtype), "ballots"), size)
+        for result in results:
+            assert len(result) == size
+            for sender, part in enumerate(result):
+                assert part.dtype == dtype
+                np.testing.assert_array_equal(part, values(sender, 0, sender * 3, dtype))
+
+    @each_dtype
+    @each_size
+    def test_alltoall(self, size, dtype):
+        def length(sender, receiver):
+            return (5 * sender + 3 * receiver) % 4
+
+        def send(comm):
+            buffers = [values(comm.rank, to, length(comm.rank, to), dtype) for to in range(size)]
+            return comm.alltoall(buffers, "histograms")
+
+        for receiver, result in enumerate(self.run(send, size)):
+            assert len(result) == size
+            for sender, part in enumerate(result):
+                assert part.dtype == dtype
+                np.testing.assert_array_equal(part, values(sender, receiver, length(sender, receiver), dtype))
+
+    @pytest.mark.parametrize("shape", [(), (0,), (7,), (2, 3, 5)], ids=str)
+    @pytest.mark.parametrize("op", OPS)
+    @pytest.mark.parametrize("size", [1, 3, 8])
+    def test_allreduce(self, size, op, shape):
+        for dtype in (np.int64, np.uint64, np.float64, np.uint8):
+            given = [values(rank, 0, int(np.prod(shape)), dtype).reshape(shape) for rank in range(size)]
+            if dtype == np.float64:  # quarters below 2^50, so that sums are exact in any order
+                given = [np.floor(buffer % 2.0**20 * 4) / 4 for buffer in given]
+            given = [np.asarray(buffer, dtype) for buffer in given]
+            results = self.run(lambda comm, given=given: comm.allreduce(given[comm.rank], "scores", op), size)
+            kwargs = {"dtype": dtype} if op == "sum" else {}  # wraps around like the dtype itself
+            for result in results:
+                assert result.dtype == dtype
+                assert result.shape == shape
+                np.testing.assert_array_equal(result, OPS[op](np.stack(given), axis=0, **kwargs))
+
+    def test_reduced_floats_are_the_same_bits_everywhere(self):
+        def reduce(comm):
+            return comm.allreduce(np.random.default_rng(comm.rank).normal(size=1000) * 10.0**comm.rank, "scores")
+
+        results = self.run(reduce, 5)
+        assert {result.tobytes() for result in results} == {results[0].tobytes()}
+
+    @each_size
+    def test_broadcast(self, size):
+        for root in {0, size - 1}:
+            for dtype, shape in ((np.uint16, (2, 3)), (np.float64, (0,)), (np.int64, ())):
+                sent = np.asarray(values(root, 0, int(np.prod(shape)), dtype).reshape(shape))
+
+                def send(comm, sent=sent, root=root):
+                    return comm.broadcast(sent if comm.rank == root else None, "splits", root)
+
+                for result in self.run(send, size):
+                    assert result.dtype == dtype
+                    assert result.shape == shape
+                    np.testing.assert_array_equal(result, sent)
+
+    def test_items_keep_their_shape(self):
+        """Only the number of items, the first dimension, is the sender's choice."""
+
+        def send(comm):
+            gathered = comm.allgather(np.full((comm.rank, 2, 3), comm.rank, np.uint32), "ballots")
+            swapped = comm.alltoall([np.full((to, 4), comm.rank, np.uint32) for to in range(3)], "ballots")
+            return [part.shape for part in gathered], [part.shape for part in swapped]
+
+        for rank, shapes in enumerate(self.run(send, 3)):
+            assert shapes == ([(0, 2, 3), (1, 2, 3), (2, 2, 3)], [(rank, 4)] * 3)
+
+    @each_size
+    def test_received_arrays_belong_to_the_receiver(self, size):
+        """Sender and receiver scribble over all that they have, at once; nobody may see that of another."""
+
+        def exchange(comm):
+            wrong = 0
+            for step in range(20):
+                mine = np.full(50, comm.rank + step, np.int64)
+                others = [mine.copy() for _ in range(size)]
+                steps = [
+                    (comm.allgather(mine, "rows"), [sender + step for sender in range(size)]),
+                    (comm.alltoall(others, "rows"), [sender + step for sender in range(size)]),
+                    ([comm.allreduce(mine, "rows")], [sum(range(size)) + step * size]),
+                    ([comm.broadcast(mine, "rows", size - 1)], [size - 1 + step]),
+                ]
+                mine[:] = -1
+                for buffer in others:
+                    buffer[:] = -1
+                for received, expected in steps:
+                    wrong += sum(not (part == value).all() for part, value in zip(received, expected, strict=True))
+                    for part in received:
+                        part[:] = -2
+            return wrong
+
+        assert self.run(exchange, size) == [0] * size
+
+    def test_a_buffer_may_change_as_soon_as_the_call_returns(self):
+        """The receivers come back late and still find what was sent."""
+
+        def exchange(comm):
+            mine = np.full(200_000, comm.rank, np.uint8)
+            kept = [
+                (comm.allgather(mine, "rows"), mine.fill(9)),
+                (comm.alltoall([np.full(200_000, comm.rank, np.uint8)] * 3, "rows"), mine.fill(comm.rank)),
+                (comm.allgather(mine, "rows"), mine.fill(9)),
+                ([comm.broadcast(mine, "rows")] * 3, mine.fill(0)),
+            ]
+            return [[set(part.tolist()) for part in received] for received, _ in kept]
+
+        expected = [[{0}, {1}, {2}]] * 3 + [[{9}] * 3]
+        assert self.run(exchange, 3) == [expected] * 3
+
+    @pytest.mark.parametrize("size", [2, 5, 8])
+    def test_many_calls_keep_their_order(self, size):
+        """Workers are late at random, and each answer must be of the call that it belongs to."""
+
+        def exchange(comm):
+            late, plan = random.Random(comm.rank), random.Random(0)
+            wrong = 0
+            for step in range(120):
+                if late.random() < 0.1:
+                    time.sleep(late.random() * 0.002)
+                here = np.array([1000 * step + comm.rank], np.int64)
+                expected = [1000 * step + rank for rank in range(size)]
+                verb = plan.choice(["allgather", "alltoall", "allreduce", "broadcast"])
+                if verb == "allgather":
+                    wrong += [int(part[0]) for part in comm.allgather(here, "bins")] != expected
+                elif verb == "alltoall":
+                    wrong += [int(part[0]) for part in comm.alltoall([here] * size, "rows")] != expected
+                elif verb == "allreduce":
+                    wrong += int(comm.allreduce(here, "scores")[0]) != sum(expected)
+                else:
+                    root = plan.randrange(size)
+                    wrong += int(comm.broadcast(here, "splits", root)[0]) != expected[root]
+            return wrong
+
+        assert self.run(exchange, size) == [0] * size
+
+    @settings(
+        derandomize=True,
+        deadline=None,
+        max_examples=15,
+        suppress_health_check=[HealthCheck.differing_executors],  # every engine runs it: that is the purpose
+    )
+    @given(
+        size=st.sampled_from(SIZES),
+        seed=st.integers(0, 2**32 - 1),
+        dtype=st.sampled_from(DTYPES),
+        longest=st.sampled_from([0, 1, 17, 3000]),
+    )
+    def test_two_gathers_make_a_swap_and_back(self, size, seed, dtype, longest):
+        """alltoall twice brings every buffer home, whatever the lengths are."""
+
+        def exchange(comm):
+            rng = np.random.default_rng([seed, comm.rank])
+            mine = [values(seed, to, int(rng.integers(0, longest + 1)), dtype) for to in range(size)]
+            back = comm.alltoall(comm.alltoall(mine, "rows"), "rows")
+            return all(np.array_equal(sent, part) for sent, part in zip(mine, back, strict=True))
+
+        assert self.run(exchange, size) == [True] * size
+
+    # What it costs.
+
+    @each_size
+    def test_bytes_of_gathers(self, size):
+        def send(comm):
+            comm.allgather(np.zeros((comm.rank + 1, 3), np.uint16), "ballots")
+            comm.alltoall([np.zeros(10 + to, np.float64) for to in range(size)], "histograms")
+            comm.broadcast(np.zeros(11, np.uint8) if comm.rank == 0 else None, "splits")
+            return [comm.traffic[phase].bytes for phase in ("ballots", "histograms", "splits")]
+
+        to_all = sum(8 * (10 + to) for to in range(size))
+        assert self.run(send, size) == [
+            [6 * (rank + 1) * (size - 1), to_all - 8 * (10 + rank), 11 * (size - 1) if rank == 0 else 0]
+            for rank in range(size)
+        ]
+
+    @each_size
+    def test_bytes_of_reductions(self, size):
+        """Exactly 2 B (M-1) by all workers together, and the M-th part of it, but for rounding, by each."""
+        for n_bytes in (0, 1, 7, 8, 1000):
+
+            def send(comm, n_bytes=n_bytes):
+                comm.allreduce(np.zeros(n_bytes, np.uint8), "scores", "max")
+                return comm.traffic["scores"].bytes
+
+            sent = self.run(send, size)
+            assert sum(sent) == 2 * n_bytes * (size - 1)
+            assert all(abs(n - sum(sent) / size) < 2 for n in sent)
+
+    def test_ledger_has_calls_and_waiting_by_phase(self):
+        def send(comm):
+            for phase in PHASES:
+                comm.allreduce(np.zeros(3), phase)
+            if comm.rank == 0:
+                time.sleep(0.2)
+            comm.allgather(np.zeros(3), "rows")
+            return comm.traffic
+
+        prompt = self.run(send, 2)[1]
+        assert [prompt[phase].calls for phase in PHASES] == [1 + (phase == "rows") for phase in PHASES]
+        assert prompt.total().calls == len(PHASES) + 1
+        assert 0.1 < prompt["rows"].seconds <= prompt.total().seconds < 5
+        assert prompt["rows"].seconds > 2 * prompt["bins"].seconds
+
+    def test_report_adds_up_all_workers_and_costs_nothing(self):
+        def send(comm):
+            comm.allgather(np.zeros(100, np.uint8), "bins")
+            before_trees = comm.traffic.snapshot()
+            for _ in range(4):
+                comm.allgather(np.zeros(10 * comm.rank, np.uint8), "ballots")
+                comm.allreduce(np.zeros(3, np.uint8), "scores")
+            before = comm.traffic.total()
+            made = report(comm, before_trees, n_trees=2)
+            return before == comm.traffic.total(), made
+
+        results = self.run(send, 3)
+        assert all(unchanged for unchanged, _ in results)
+        assert len({str(made) for _, made in results}) == 1
+        made = results[0][1]
+        n_ballots, n_scores, n_bins = 4 * 2 * 30, 4 * 2 * 3 * 2, 3 * 2 * 100
+        assert made.bytes_per_tree == pytest.approx((n_ballots + n_scores) / 3 / 2)
+        assert made.total_bytes == n_ballots + n_scores + n_bins
+        assert made.calls_per_tree == 4.0
+        assert {phase: (cost.bytes, cost.calls) for phase, cost in made.by_phase.items() if cost.calls} == {
+            "bins": (n_bins, 1),
+            "ballots": (n_ballots, 4),
+            "scores": (n_scores, 4),
+        }
+        assert made.seconds_waiting == pytest.approx(sum(cost.seconds for cost in made.by_phase.values()))
+
+    # What goes wrong.
+
+    @pytest.mark.parametrize("guilty", [0, 2])
+    @pytest.mark.parametrize("others", ["wait", "come later", "have returned"])
+    def test_first_exception_ends_all_workers(self, guilty, others, tmp_path):
+        def fail(comm):
+            try:
+                comm.allgather(np.zeros(1), "bins")
+                if comm.rank == guilty:
+                    time.sleep(0.0 if others == "come later" else 0.1)
+                    raise KeyError("broken shard")
+                if others == "have returned":
+                    return
+                time.sleep(0.1 if others == "come later" else 0.0)
+                comm.allgather(np.zeros(1), "ballots")
+            except PeerFailedError as error:
+                (tmp_path / str(comm.rank)).write_text(str(error))  # a file, as workers may be other processes
+                raise
+
+        start = time.monotonic()
+        with pytest.raises(KeyError, match="broken shard") as caught:
+            self.run(fail, 4)
+        assert time.monotonic() - start < SOON
+        assert caught.type is KeyError
+        assert caught.value.rank == guilty
+        assert any(f"worker {guilty} of 4" in note for note in caught.value.__notes__)
+        messages = [path.read_text() for path in tmp_path.iterdir()]
+        assert len(messages) == 3 or others == "have returned"
+        assert all(f"worker {guilty} raised the KeyError" in message for message in messages)
+
+    def test_exception_while_nobody_waits(self):
+        def fail(comm):
+            raise ZeroDivisionError(comm.rank)
+
+        with pytest.raises(ZeroDivisionError) as caught:
+            self.run(fail, 3)
+        assert caught.value.args == (caught.value.rank,)
+
+    def test_interrupt_ends_all_workers(self):
+        def interrupt(comm):
+            if comm.rank == 0:
+                raise KeyboardInterrupt
+            comm.allgather(np.zeros(1), "bins")
+
+        start = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            self.run(interrupt, 3)
+        assert time.monotonic() - start < SOON
+
+    @pytest.mark.parametrize(
+        "odd",
+        [
+            lambda comm: comm.alltoall([np.zeros(1)] * 3, "rows"),
+            lambda comm: comm.allreduce(np.zeros(1), "rows"),
+            lambda comm: comm.broadcast(np.zeros(1), "rows"),
+            lambda comm: comm.allgather(np.zeros(1), "scores"),
+            lambda comm: comm.allgather(np.zeros(1, np.int64), "rows"),
+            lambda comm: comm.allgather(np.zeros((1, 2)), "rows"),
+            lambda comm: None,
+        ],
+        ids=["alltoall", "allreduce", "broadcast", "phase", "dtype", "item", "returned"],
+    )
+    @pytest.mark.parametrize("guilty", [0, 1])
+    def test_different_calls_are_an_error(self, odd, guilty, tmp_path):
+        self.check_diverged(lambda comm: comm.allgather(np.zeros(1), "rows"), odd, guilty, tmp_path)
+
+    def test_different_reductions_are_an_error(self, tmp_path):
+        def add(comm):
+            return comm.allreduce(np.zeros(4), "rows")
+
+        def send(comm):
+            return comm.broadcast(np.zeros(1), "rows", 0)
+
+        self.check_diverged(add, lambda comm: comm.allreduce(np.zeros(4), "rows", "max"), 1, tmp_path)
+        self.check_diverged(add, lambda comm: comm.allreduce(np.zeros((2, 2)), "rows"), 2, tmp_path)
+        self.check_diverged(send, lambda comm: comm.broadcast(np.zeros(1), "rows", 1), 2, tmp_path)
+
+    def check_diverged(self, call, odd, guilty, folder):
+        """One worker does something odd, and the two others learn of it at once."""
+
+        def go(comm):
+            try:
+                comm.allreduce(np.zeros(1), "bins")
+                (odd if comm.rank == guilty else call)(comm)
+            except CommunicationError:
+                (folder / str(comm.rank)).touch()
+                raise
+
+        start = time.monotonic()
+        with pytest.raises(DivergedError, match=r"Worker \d came to .* while worker \d came to .*; all workers"):
+            self.run(go, 3)
+        assert time.monotonic() - start < SOON
+        assert {path.name for path in folder.iterdir()} >= {"0", "1", "2"} - {str(guilty)}
+        for path in folder.iterdir():
+            path.unlink()
+
+    @pytest.mark.parametrize("missing", [0, 1])
+    def test_missing_worker_is_named(self, missing):
+        def go(comm):
+            comm.allgather(np.zeros(1), "bins")
+            if comm.rank == missing:
+                time.sleep(0.4)
+            comm.allgather(np.zeros(1), "ballots")
+
+        with pytest.raises(
+            WorkerTimeoutError, match=rf"waited 0.2 s for worker {missing} of 3 at allgather.*'ballots'"
+        ):
+            self.run(go, 3, timeout=0.2)
+
+    def test_slow_but_in_time(self):
+        def go(comm):
+            time.sleep(0.1 * comm.rank)
+            comm.allgather(np.zeros(1), "ballots")
+            time.sleep(0.1 * comm.rank)
+            return comm.rank
+
+        assert self.run(go, 3, timeout=0.5) == [0, 1, 2]
+
+    @pytest.mark.parametrize(
+        ("call", "error", "message"),
+        [
+            (lambda comm: comm.allgather(np.zeros(1), "votes"), InvalidParameterError, "'votes'.*use one of bins,"),
+            (lambda comm: comm.allreduce(np.zeros(1), "rows", "mean"), InvalidParameterError, "op='mean'; use one"),
+            (lambda comm: comm.alltoall([np.zeros(1)], "rows"), InvalidParameterError, "1 buffers for 2 workers"),
+            (lambda comm: comm.alltoall([np.zeros(1), np.zeros(1, int)], "rows"), InvalidTypeError, "differ in dtype"),
+            (lambda comm: comm.broadcast(np.zeros(1), "rows", 2), InvalidParameterError, "root=2; use a rank"),
+            (lambda comm: comm.broadcast(None, "rows", comm.rank), InvalidTypeError, "not NoneType"),
+            (lambda comm: comm.allgather([1, 2], "rows"), InvalidTypeError, "not list"),
+            (lambda comm: comm.allgather(np.array([None]), "rows"), InvalidTypeError, "not dtype object"),
+            (lambda comm: comm.allreduce(np.zeros((2, 2)).T[:1], "rows"), InvalidTypeError, "has gaps in memory"),
+        ],
+        ids=["phase", "op", "count", "mixed", "root", "none", "list", "object", "gaps"],
+    )
+    def test_wrong_arguments(self, call, error, message):
+        with pytest.raises(error, match=message):
+            self.run(call, 2)
