@@ -1,6 +1,6 @@
 """PV-Tree (the paper's Algorithms 1, 2 and 3) by brute force: one node after another, one attribute after another.
 
-It shares nothing with the package: plain histograms of Python's integers, nothing packed, subtracted or made in advance.
+It shares nothing with the package: histograms of Python's integers, nothing packed, subtracted or made in advance.
 """
 
 from __future__ import annotations

@@ -70,9 +70,9 @@ def test_the_sentence_names_parameter_range_and_value():
         ("categorical_feature", 3),
         ("importance_type", "weight"),
         ("lambdarank_truncation_level", 0),
-        ("tree_learner", "voting"),
+        ("tree_learner", "vote"),
         ("top_k", 0),
-        ("n_workers", 2),
+        ("n_workers", 0),
     ],
 )
 def test_values_out_of_range_are_refused(name, value):

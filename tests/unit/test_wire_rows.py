@@ -105,6 +105,13 @@ def test_as_many_rows_as_the_form_takes(name: str) -> None:
     check_message([Node(name, values, rng.integers(0, 256, (2, len(values))), np.array([255, 255]))])
 
 
+def test_a_row_without_weight_is_counted_in_the_plane_of_its_class() -> None:
+    rng = np.random.default_rng(3)
+    node = Node("9 classes real", np.zeros((50, 9), int64), rng.integers(0, 9, (2, 50)), np.array([8, 8]))
+    node.planes = rng.integers(0, node.layout.n_planes, 50).astype(np.uint8)
+    check_message([node])
+
+
 def logistic_node(n_rows: int, n_features: int, rng: np.random.Generator) -> Node:
     """Rows in the middle of boosting a logistic loss, in bins of equal mass."""
     chance = 1 / (1 + np.exp(-rng.normal(-0.8, 1.5, n_rows)))

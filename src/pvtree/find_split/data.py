@@ -11,6 +11,7 @@ from pvtree.comm import Communicator
 from pvtree.find_split.merging import Merging
 from pvtree.find_split.splits import agree_on_best
 from pvtree.find_split.strategy import Together
+from pvtree.kernels.merge import PLAIN, SPARSE
 
 if TYPE_CHECKING:
     from pvtree.frontier import Frontier
@@ -21,7 +22,7 @@ class Data(Together):
 
     def __init__(self, comm: Communicator, packs: bool) -> None:
         super().__init__(comm)
-        self.merging = Merging(self.exchange, packs)
+        self.merging = Merging(self.exchange, SPARSE if packs else PLAIN)
 
     def begin_tree(self, frontier: Frontier) -> None:
         self.merging.forget()

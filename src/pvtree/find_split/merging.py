@@ -12,6 +12,7 @@ import numpy as np
 
 from pvtree.find_split.exchange import Exchange
 from pvtree.kernels import merge as kernels
+from pvtree.kernels.sparse_words import most_words
 from pvtree.kernels.wire import max_bits, wire_scratch
 
 if TYPE_CHECKING:
@@ -43,8 +44,8 @@ class Items(NamedTuple):
 class Merging:
     """Merges one frontier after another, and keeps the last one for subtraction."""
 
-    def __init__(self, exchange: Exchange, packs: bool) -> None:
-        self.exchange, self.packs = exchange, packs
+    def __init__(self, exchange: Exchange, form: np.int64) -> None:
+        self.exchange, self.form = exchange, form
         self.rank, self.size = exchange.comm.rank, exchange.comm.size
         self.forget()
 
@@ -56,9 +57,9 @@ class Merging:
         """Merge and scan: the frontier's candidates are then the best splits of this worker's features."""
         owner = np.arange(frontier.n_features) % self.size
         items = self._plan(frontier, elected, owner)
-        messages, is_own_plain = self._write(frontier, items, owner)
+        messages, own = self._write(frontier, items, owner)
         received = self.exchange.alltoall(messages, "histograms")
-        received[self.rank] = is_own_plain
+        received[self.rank] = own
         self._add_up(frontier, items, received, owner)
         frontier.search_merged(elected, items)
         self.before = items
@@ -92,53 +93,53 @@ class Merging:
         return size
 
     def _write(self, frontier: Frontier, items: Items, owner: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
-        """Messages to all workers in bytes, and the plain one to this worker itself, which goes no way."""
-        layout, stride = frontier.memory.layout, frontier.memory.arrays["stride"]
+        """Messages to the other workers in bytes, and the plain one to this worker itself, which goes no way."""
+        layout, most_bins = frontier.memory.layout, frontier.memory.arrays["stride"] - 1
         travels = items.parent == kernels.TRAVELS
         n_items = np.bincount(owner[items.feature[travels]], minlength=self.size)
         plain = [self._plain_words(frontier, items, owner, to) for to in range(self.size)]
-        packs = [self.packs and to != self.rank for to in range(self.size)]
-        most_bits = int(max_bits(layout.n_fields, stride - 1))
-        words = [np.empty(0 if packs[to] else plain[to], np.int64) for to in range(self.size)]
-        bits = [np.empty(n_items[to] * most_bits // 64 + 2 if packs[to] else 0, np.uint64) for to in range(self.size)]
+        form = [kernels.PLAIN if to == self.rank else self.form for to in range(self.size)]
+        room = {
+            kernels.PACKED: int(max_bits(layout.n_fields, most_bins)) // 64 + 1,
+            kernels.SPARSE: most_words(layout.n_fields, most_bins),
+        }
+        words = [
+            np.empty(plain[to] if form[to] == kernels.PLAIN else n_items[to] * room[form[to]] + 2, np.int64)
+            for to in range(self.size)
+        ]
         at = np.zeros(self.size, np.int64)
         scratch = wire_scratch(layout.n_planes)
+        known = (owner, frontier.row_node, items.start, items.feature, items.parent, frontier.tree)
+        memory = frontier.memory
 
         def write(first_row: int, last_row: int) -> None:
             for to in range(self.size):
                 at[to] = kernels.write_message(
-                    first_row, last_row, to, packs[to], at[to], owner, frontier.row_node, items.start, items.feature,
-                    items.parent, frontier.tree, frontier.memory.nodes, frontier.memory.scratch[0], scratch,
-                    words[to], bits[to],
+                    first_row, last_row, to, form[to], at[to], *known, memory.nodes, memory.scratch[0], scratch,
+                    words[to], words[to].view(np.uint64),
                 )  # fmt: skip
 
         frontier.with_histograms(travels, items.start, write)
         messages = []
         for to in range(self.size):
-            n_bytes = (int(at[to]) + 7) // 8 if packs[to] else 8 * plain[to]
-            if n_bytes < 8 * plain[to] or not packs[to]:
-                messages.append((bits if packs[to] else words)[to].view(np.uint8)[:n_bytes])
-            else:
-                messages.append(self._unpacked(frontier, items, owner, bits[to], plain[to], to))
+            n_bytes = (int(at[to]) + 7) // 8 if form[to] == kernels.PACKED else 8 * int(at[to])
+            message = words[to].view(np.uint8)[:n_bytes]
+            if form[to] != kernels.PLAIN and n_bytes >= 8 * plain[to]:  # no shorter: then plain
+                unpacked = np.empty(plain[to], np.int64)
+                kernels.unpack_message(
+                    to, form[to], *known, memory.nodes, memory.scratch[0], scratch, words[to],
+                    words[to].view(np.uint64), unpacked,
+                )  # fmt: skip
+                message = unpacked.view(np.uint8)
+            messages.append(message)
         own = messages[self.rank]
         messages[self.rank] = own[:0]
         return messages, own
 
-    def _unpacked(
-        self, frontier: Frontier, items: Items, owner: np.ndarray, bits: np.ndarray, plain: int, to: int
-    ) -> np.ndarray:
-        """A message that packing made no shorter, in its plain form."""
-        words = np.empty(plain, np.int64)
-        kernels.unpack_message(
-            to, owner, frontier.row_node, items.start, items.feature, items.parent, frontier.tree,
-            frontier.memory.nodes, frontier.memory.scratch[0], wire_scratch(frontier.memory.layout.n_planes), bits, words,
-        )  # fmt: skip
-        return words.view(np.uint8)
-
     def _add_up(self, frontier: Frontier, items: Items, received: list[np.ndarray], owner: np.ndarray) -> None:
         plain = 8 * self._plain_words(frontier, items, owner, self.rank)
-        # A packed message is shorter than a plain one, or it would have been sent plain.
-        is_packed = np.array([len(message) < plain for message in received])
+        # A message of any other form is shorter than a plain one, or it would have been sent plain.
+        form = np.array([self.form if len(message) < plain else kernels.PLAIN for message in received])
         n_words = np.array([len(message) // 8 + 2 for message in received])  # readers may look a word ahead
         start = np.concatenate(([0], np.cumsum(n_words)))
         words = np.zeros(start[-1], np.int64)
@@ -146,7 +147,7 @@ class Merging:
             words[start[m] : start[m + 1]].view(np.uint8)[: len(message)] = message
         memory = frontier.memory
         kernels.read_messages(
-            is_packed, start, words, words.view(np.uint64), frontier.row_node, items.start, items.feature,
+            form, start, words, words.view(np.uint64), frontier.row_node, items.start, items.feature,
             items.parent, items.place, frontier.tree, memory.nodes, memory.scratch[0],
             wire_scratch(memory.layout.n_planes), items.arena,
         )  # fmt: skip

@@ -11,6 +11,7 @@ from pvtree.find_split.merging import Elected, Merging
 from pvtree.find_split.splits import agree_on_best
 from pvtree.find_split.strategy import Together, Votes
 from pvtree.kernels import ballots as kernels
+from pvtree.kernels.merge import PACKED, PLAIN
 
 if TYPE_CHECKING:
     from pvtree.frontier import Frontier
@@ -21,7 +22,7 @@ class Voting(Together):
 
     def __init__(self, comm: Communicator, top_k: int, election_size: float, packs: bool) -> None:
         super().__init__(comm)
-        self.merging = Merging(self.exchange, packs)
+        self.merging = Merging(self.exchange, PACKED if packs else PLAIN)
         self.top_k, self.n_elected = top_k, max(1, int(election_size * top_k))
         self.votes = []
 

@@ -136,6 +136,15 @@ def sum_locally(start, stop, row_node, trees, nodes, local_sums):
 
 
 @njit
+def is_worth_keeping(node, tree, nodes):
+    """Whether subtracting from the node's histogram later beats adding up its rows again.
+
+    A kept histogram goes to memory and back, which takes about as long as adding up three rows for every bin.
+    """
+    return nodes[node].stop - nodes[node].start > 3 * tree.stride
+
+
+@njit
 def keep_histogram(node, heir_slot, heir_wide, tree, nodes):
     """A place for the node's histogram: its parent's if it has the same form, else a free one, else none."""
     nodes[node].is_wide = np.int64(nodes[node].stop - nodes[node].start > tree.capacity)
@@ -146,40 +155,44 @@ def keep_histogram(node, heir_slot, heir_wide, tree, nodes):
 
 
 @njit
+def plan_family(node, row, n, tree, families, nodes):
+    """A family of a single node whose rows are added up."""
+    set_family(n, node, row, NONE, NONE, ZERO, families)
+    if is_worth_keeping(node, tree, nodes):
+        keep_histogram(node, NONE, ZERO, tree, nodes)
+
+
+@njit
 def plan_families(row_node, parents, trees, families, nodes):
     """Which nodes to add up and which to get by subtraction, by local row counts; returns the number of families.
 
     Row 2 i and 2 i + 1 are the children of parents[i]; without parents, row 0 is the root.
     """
     tree = trees[0]
-    n = ZERO
     if len(parents) == 0:
-        set_family(ZERO, row_node[0], ZERO, NONE, NONE, ZERO, families)
-        keep_histogram(row_node[0], NONE, ZERO, tree, nodes)
+        plan_family(row_node[0], ZERO, ZERO, tree, families, nodes)
         return ONE
+    n = ZERO
     for i in range(len(parents)):
         parent = nodes[parents[i]]
         slot, slot_wide = parent.slot, parent.is_wide
         parent.slot = -1
-        left, right = row_node[2 * i], row_node[2 * i + 1]
-        if not (nodes[left].is_open or nodes[right].is_open):
-            free_slot(slot, slot_wide, tree)
-        elif slot >= 0:
-            smaller, larger = ZERO, ONE
-            if nodes[right].stop - nodes[right].start < nodes[left].stop - nodes[left].start:
-                smaller, larger = ONE, ZERO
-            set_family(n, left + smaller, 2 * i + smaller, left + larger, slot, slot_wide, families)
-            families[n].sibling_row = 2 * i + larger
-            keep_histogram(left + smaller, NONE, ZERO, tree, nodes)
-            if nodes[left + larger].is_open:
-                keep_histogram(left + larger, slot, slot_wide, tree, nodes)
+        left = row_node[2 * i]
+        smaller, larger = ZERO, ONE
+        if nodes[left + 1].stop - nodes[left + 1].start < nodes[left].stop - nodes[left].start:
+            smaller, larger = ONE, ZERO
+        if slot >= 0 and nodes[left + larger].is_open and is_worth_keeping(left + larger, tree, nodes):
+            plan_family(left + smaller, 2 * i + smaller, n, tree, families, nodes)
+            families[n].sibling, families[n].sibling_row = left + larger, 2 * i + larger
+            families[n].slot, families[n].slot_wide = slot, slot_wide
+            keep_histogram(left + larger, slot, slot_wide, tree, nodes)
             n += 1
-        else:
-            for child in range(2):
-                if nodes[left + child].is_open:
-                    set_family(n, left + child, 2 * i + child, NONE, NONE, ZERO, families)
-                    keep_histogram(left + child, NONE, ZERO, tree, nodes)
-                    n += 1
+            continue
+        free_slot(slot, slot_wide, tree)
+        for child in range(2):
+            if nodes[left + child].is_open:
+                plan_family(left + child, 2 * i + child, n, tree, families, nodes)
+                n += 1
     return n
 
 

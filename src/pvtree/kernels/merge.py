@@ -15,9 +15,12 @@ from pvtree.kernels.histogram import histogram_of_feature, pack_fields, unpack_a
 from pvtree.kernels.intrinsics import int64_at, uint8_at, uint32_at
 from pvtree.kernels.jit import njit
 from pvtree.kernels.split import decode_feature, node_score
+from pvtree.kernels.sparse_words import add_sparse, put_sparse
 from pvtree.kernels.wire import add_histogram, put_histogram
 
-TRAVELS = NONE  # the source of an item that every worker sends; others are differences
+TRAVELS = NONE  # the parent of an item that every worker sends; others are differences
+# Forms of a message: plain words; as few bits as possible (wire.py); only the bins in use (sparse_words.py).
+PLAIN, PACKED, SPARSE = (np.int64(form) for form in range(3))
 
 
 @njit
@@ -115,15 +118,12 @@ def plain_size(to, owner, row_n_rows, capacity, n_planes, n_fields, n_bins, item
 
 
 @njit
-def local_fields(node, feature, tree, nodes, scratch):
-    """This worker's histogram of a feature at a node, one int64 per field, in scratch."""
-    n_bins = int64_at(tree.n_bins, tree.n_features)[feature]
+def local_histogram(node, feature, tree, nodes, scratch):
+    """This worker's histogram of a feature at a node: (array, base, step, is_wide), as kept or added up singly."""
     if nodes[node].slot >= 0:
         if nodes[node].is_wide:
-            base = feature * tree.n_fields * tree.stride
-            return decode_feature(wide_slot(nodes[node].slot, tree), base, tree.stride, ONE, n_bins, tree, scratch)
-        base = feature * tree.n_planes * tree.stride
-        return decode_feature(narrow_slot(nodes[node].slot, tree), base, tree.stride, ZERO, n_bins, tree, scratch)
+            return wide_slot(nodes[node].slot, tree), feature * tree.n_fields * tree.stride, tree.stride, ONE
+        return narrow_slot(nodes[node].slot, tree), feature * tree.n_planes * tree.stride, tree.stride, ZERO
     buffer, start, stop = nodes[node].buffer, nodes[node].start, nodes[node].stop
     block_start = int64_at(tree.block_start, tree.n_blocks + 1)
     bins = uint8_at(tree.bins, (tree.n_blocks, tree.n_all_rows * BLOCK))
@@ -136,7 +136,7 @@ def local_fields(node, feature, tree, nodes, scratch):
     is_wide = histogram_of_feature(
         bins[block], feature - block_start[block], rows, words, planes, start, stop, tree, packed, wide
     )
-    return decode_feature(wide if is_wide else packed, ZERO, N_BINS, is_wide, n_bins, tree, scratch)
+    return wide if is_wide else packed, ZERO, N_BINS, is_wide
 
 
 @njit
@@ -165,7 +165,7 @@ def add_words(data, at, is_wide, n_bins, tree, sums):
 
 @njit
 def write_message(
-    first_row, last_row, to, packs, at, owner, row_node, item_start, item_feature, item_parent, trees, nodes,
+    first_row, last_row, to, form, at, owner, row_node, item_start, item_feature, item_parent, trees, nodes,
     scratches, wire_scratch, words, bits,
 ):  # fmt: skip
     """Append this worker's histograms of rows first_row:last_row for worker ``to``; returns the next word or bit."""
@@ -173,38 +173,53 @@ def write_message(
     n_bins = int64_at(tree.n_bins, tree.n_features)
     for row in range(first_row, last_row):
         node = row_node[row]
-        is_wide = nodes[node].n_rows > tree.capacity
         for item in range(item_start[row], item_start[row + 1]):
             feature = item_feature[item]
             if owner[feature] != to or item_parent[item] != TRAVELS:
                 continue
-            fields = local_fields(node, feature, tree, nodes, scratch)
-            if packs:
+            hist, base, step, is_wide = local_histogram(node, feature, tree, nodes, scratch)
+            if form == SPARSE:
+                at = put_sparse(hist, base, step, is_wide, n_bins[feature], tree, words, at)
+                continue
+            fields = decode_feature(hist, base, step, is_wide, n_bins[feature], tree, scratch)
+            if form == PACKED:
                 at = put_histogram(fields, tree.n_planes, tree.n_fields, n_bins[feature], bits, at, wire_scratch)
             else:
-                at = put_words(fields, is_wide, n_bins[feature], tree, words, at)
+                is_large = nodes[node].n_rows > tree.capacity
+                at = put_words(fields, is_large, n_bins[feature], tree, words, at)
     return at
 
 
 @njit
+def add_from_message(form, words, bits, at, is_large, n_bins, tree, scratch, wire_scratch, sums):
+    """Add the next histogram of a message to sums[field * N_BINS + bin]; returns the next word or bit."""
+    if form == PACKED:
+        return add_histogram(bits, at, tree.n_planes, tree.n_fields, n_bins, sums, ZERO, N_BINS, wire_scratch)
+    if form == SPARSE:
+        return add_sparse(words, at, n_bins, tree, int64_at(scratch.packed, tree.n_planes * N_BINS), sums)
+    return add_words(words, at, is_large, n_bins, tree, sums)
+
+
+@njit
 def unpack_message(
-    to, owner, row_node, item_start, item_feature, item_parent, trees, nodes, scratches, wire_scratch, bits, words
-):
-    """A packed message in its plain form."""
+    to, form, owner, row_node, item_start, item_feature, item_parent, trees, nodes, scratches, wire_scratch, words, bits,
+    plain,
+):  # fmt: skip
+    """A packed or sparse message in its plain form."""
     tree, scratch = trees[0], scratches[0]
     n_bins = int64_at(tree.n_bins, tree.n_features)
     sums = int64_at(scratch.wide, tree.n_fields * N_BINS)
-    bit, at = ZERO, ZERO
+    read, at = ZERO, ZERO
     for row in range(len(row_node)):
-        is_wide = nodes[row_node[row]].n_rows > tree.capacity
+        is_large = nodes[row_node[row]].n_rows > tree.capacity
         for item in range(item_start[row], item_start[row + 1]):
             feature = item_feature[item]
             if owner[feature] == to and item_parent[item] == TRAVELS:
                 sums[:] = 0
-                bit = add_histogram(
-                    bits, bit, tree.n_planes, tree.n_fields, n_bins[feature], sums, ZERO, N_BINS, wire_scratch
+                read = add_from_message(
+                    form, words, bits, read, is_large, n_bins[feature], tree, scratch, wire_scratch, sums
                 )
-                at = put_words(sums, is_wide, n_bins[feature], tree, words, at)
+                at = put_words(sums, is_large, n_bins[feature], tree, plain, at)
 
 
 @njit
@@ -231,7 +246,7 @@ def add_item(arena, place, is_wide, sign, n_bins, tree, sums):
 
 @njit
 def read_messages(
-    is_packed, message_start, words, bits, row_node, item_start, item_feature, item_parent, item_place, trees, nodes,
+    form, message_start, words, bits, row_node, item_start, item_feature, item_parent, item_place, trees, nodes,
     scratches, wire_scratch, arena,
 ):  # fmt: skip
     """Items that travelled: the sums of what all workers sent, this one to itself included.
@@ -242,9 +257,9 @@ def read_messages(
     tree, scratch = trees[0], scratches[0]
     n_bins = int64_at(tree.n_bins, tree.n_features)
     sums = int64_at(scratch.wide, tree.n_fields * N_BINS)
-    at = np.empty(len(is_packed), np.int64)
-    for m in range(len(is_packed)):
-        at[m] = message_start[m] * (64 if is_packed[m] else 1)
+    at = np.empty(len(form), np.int64)
+    for m in range(len(form)):
+        at[m] = message_start[m] * (64 if form[m] == PACKED else 1)
     for row in range(len(row_node)):
         is_wide = nodes[row_node[row]].n_rows > tree.capacity
         for item in range(item_start[row], item_start[row + 1]):
@@ -252,13 +267,8 @@ def read_messages(
                 continue
             bins = n_bins[item_feature[item]]
             sums[:] = 0
-            for m in range(len(is_packed)):
-                if is_packed[m]:
-                    at[m] = add_histogram(
-                        bits, at[m], tree.n_planes, tree.n_fields, bins, sums, ZERO, N_BINS, wire_scratch
-                    )
-                else:
-                    at[m] = add_words(words, at[m], is_wide, bins, tree, sums)
+            for m in range(len(form)):
+                at[m] = add_from_message(form[m], words, bits, at[m], is_wide, bins, tree, scratch, wire_scratch, sums)
             keep_item(sums, is_wide, bins, tree, arena, item_place[item])
 
 

@@ -205,6 +205,20 @@ def round_slope(slope):
 
 
 @njit
+def code_list(values, n, rows, mode, mantissa, exponent, coded):
+    """The values as numbers without sign, small ones where the prediction is good."""
+    if mode == _PLAIN:
+        for i in range(n):
+            coded[i] = np.uint64(values[i])
+    elif exponent >= 0:  # as ``predict``; a shift to one side only lets the compiler use vector registers
+        for i in range(n):
+            coded[i] = zigzag(values[i] - ((rows[i] * mantissa) << exponent))
+    else:
+        for i in range(n):
+            coded[i] = zigzag(values[i] - ((rows[i] * mantissa) >> -exponent))
+
+
+@njit
 def plan_list(values, n, rows, roots, coded, plan):
     """Choose how n values with so many ``rows`` each are written, leave it in ``plan``, and return the bits.
 
@@ -226,12 +240,7 @@ def plan_list(values, n, rows, roots, coded, plan):
     for i in range(n):
         by = np.uint64(roots[i] >> ONE)
         plain_sum += zigzag(values[i]) >> by
-    if exponent >= 0:
-        for i in range(n):
-            coded[i] = zigzag(values[i] - ((rows[i] * mantissa) << exponent))
-    else:
-        for i in range(n):
-            coded[i] = zigzag(values[i] - ((rows[i] * mantissa) >> -exponent))
+    code_list(values, n, rows, _AROUND, mantissa, exponent, coded)
     for i in range(n):
         differs |= coded[i]
         around_sum += coded[i] >> np.uint64(roots[i] >> ONE)
@@ -264,16 +273,6 @@ def plan_list(values, n, rows, roots, coded, plan):
         plan[_MODE], plan[_BASE], plan[_WIDTH] = _FIXED, least, width
         return fixed
     return bits
-
-
-@njit
-def code_list(values, n, rows, mode, mantissa, exponent, coded):
-    if mode == _PLAIN:
-        for i in range(n):
-            coded[i] = np.uint64(values[i])
-    else:
-        for i in range(n):
-            coded[i] = zigzag(values[i] - predict(rows[i], mantissa, exponent))
 
 
 @njit

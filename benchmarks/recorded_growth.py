@@ -1,0 +1,119 @@
+"""How trees grew on several workers, and what that cost: recorded from outside while they train."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from unittest.mock import patch
+
+import numpy as np
+
+from pvtree import ensemble, growing
+from pvtree.comm import PHASES, Communicator, PhaseTraffic, Traffic
+from pvtree.comm.formulas import Growth, Search
+from pvtree.dtypes import Layout
+from pvtree.find_split import Strategy
+from pvtree.frontier import Frontier
+from pvtree.kernels.merge import TRAVELS
+from pvtree.params import Params
+
+
+@dataclass
+class Speculation:
+    """Leaf-wise trees are split in advance where best-first growth may come, and not all of it is kept."""
+
+    n_made: int = 0  # splits
+    n_dropped: int = 0
+    plain_words: int = 0  # of histograms that each worker had ready for others or for itself
+    dropped_words: int = 0  # of those, at children of dropped splits
+
+
+@dataclass
+class Record:
+    """Of one training; the growth is the same on every worker, and recorded on worker 0."""
+
+    trees: list[Growth] = field(default_factory=list)
+    speculation: Speculation = field(default_factory=Speculation)
+    layout: Layout | None = None
+    sent: dict[int, Traffic] = field(default_factory=dict)  # by rank, what the trees cost, without what came before
+
+    def by_phase(self) -> dict[str, PhaseTraffic]:
+        """Bytes of all workers, calls of one, of the phases that were used."""
+        calls = {phase: self.sent[0][phase].calls for phase in PHASES}
+        n_bytes = {phase: sum(traffic[phase].bytes for traffic in self.sent.values()) for phase in PHASES}
+        return {phase: PhaseTraffic(n_bytes[phase], calls[phase]) for phase in PHASES if calls[phase]}
+
+
+@contextmanager
+def recording() -> Iterator[Record]:
+    """Record the one training that runs inside."""
+    record = Record()
+    make_strategy, report = growing.make_strategy, ensemble.report
+
+    def make(params: Params, comm: Communicator) -> Strategy:
+        strategy = make_strategy(params, comm)
+        return Recorder(strategy, record) if comm.rank == 0 else strategy
+
+    def note_and_report(comm: Communicator, before_trees: Traffic, n_trees: int):
+        record.sent[comm.rank] = comm.traffic - before_trees
+        return report(comm, before_trees, n_trees)
+
+    with patch.object(growing, "make_strategy", make), patch.object(ensemble, "report", note_and_report):
+        yield record
+
+
+class Recorder(Strategy):
+    """Passes everything on to a strategy, and writes down what it was asked."""
+
+    def __init__(self, strategy: Strategy, record: Record) -> None:
+        self.strategy, self.record = strategy, record
+
+    @property
+    def votes(self):
+        return self.strategy.votes
+
+    def begin_tree(self, frontier: Frontier) -> None:
+        self.record.layout = frontier.memory.layout
+        self.searches: list[Search] = []
+        self.moves: list[list[int]] = []
+        self.words_of_pairs = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]  # (parents, words of both children)
+        self.strategy.begin_tree(frontier)
+
+    def find_splits(self, frontier: Frontier) -> None:
+        self.strategy.find_splits(frontier)
+        merging = getattr(self.strategy, "merging", None)
+        n_open = int(frontier.is_open.sum())
+        if merging is None:
+            self.searches.append(Search(n_open))
+            return
+        items, layout = merging.before, frontier.memory.layout
+        travels = items.parent == TRAVELS
+        row = np.repeat(np.arange(frontier.n_rows), np.diff(items.start))[travels]
+        bins = np.bincount(row, frontier.memory.data.n_bins[items.feature[travels]] + 1, frontier.n_rows)
+        is_wide = frontier.memory.nodes["n_rows"][frontier.row_node] > layout.capacity
+        self.searches.append(Search(n_open, int(bins[~is_wide].sum()), int(bins[is_wide].sum())))
+        words = (bins * np.where(is_wide, layout.n_fields, layout.n_planes)).astype(np.int64)
+        if len(frontier.pairs):
+            self.words_of_pairs.append((frontier.pairs.copy(), words.reshape(-1, 2).sum(axis=1)))
+        self.record.speculation.plain_words += int(words.sum())
+
+    def mark_sides(self, frontier: Frontier, parents: np.ndarray) -> None:
+        if not hasattr(self.strategy, "merging"):
+            n_rows = (frontier.memory.nodes["stop"] - frontier.memory.nodes["start"])[parents]
+            owner = frontier.owner_of_split(parents)
+            self.moves.append(np.bincount(owner, n_rows, frontier.n_workers).astype(int).tolist())
+        self.strategy.mark_sides(frontier, parents)
+
+    def finish_tree(self, frontier: Frontier, is_split: np.ndarray) -> None:
+        speculation = self.record.speculation
+        n_made, n_kept = int((frontier.memory.nodes["left_child"][: frontier.n_made] > 0).sum()), int(is_split.sum())
+        speculation.n_made += n_made
+        speculation.n_dropped += n_made - n_kept
+        for parents, words in self.words_of_pairs:
+            speculation.dropped_words += int(words[is_split[parents] == 0].sum())
+        self.record.trees.append(Growth(self.searches, 2 * n_kept + 1, self.moves))
+        self.strategy.finish_tree(frontier, is_split)
+
+    def finish_training(self) -> None:
+        self.strategy.finish_training()
