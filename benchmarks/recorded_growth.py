@@ -117,3 +117,12 @@ class Recorder(Strategy):
 
     def finish_training(self) -> None:
         self.strategy.finish_training()
+
+
+def depth_of(left_child: np.ndarray) -> int:
+    """Splits above the deepest leaf; nodes come level by level."""
+    depth = np.zeros(len(left_child), np.int64)
+    for node, left in enumerate(left_child):
+        if left > 0:
+            depth[left] = depth[left + 1] = depth[node] + 1
+    return int(depth.max())

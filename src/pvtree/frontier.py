@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pvtree.find_split.merging import Elected, Items
+from pvtree.find_split.merging import Elected
+from pvtree.find_split.post import Items
 from pvtree.find_split.splits import split_dtype
 from pvtree.kernels import frontier as kernels
 from pvtree.kernels.memory import FAMILY, WANT_BEST, WANT_GAINS, WANT_HISTOGRAMS
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from pvtree.dtypes import Layout
     from pvtree.team import Team
 
-# Histograms of single features cost about three times as much a row as those of whole blocks.
-_SINGLY_BELOW = 1 / 3
 _NONE = np.empty(0, np.int64)
 
 
@@ -160,11 +159,8 @@ class Frontier:
         start = np.searchsorted(row, np.arange(self.n_rows + 1))
         return Elected(start, feature)
 
-    def with_histograms(self, travels: np.ndarray, item_start: np.ndarray, write: Callable[[int, int], None]) -> None:
-        """Call write(first_row, last_row) for all rows, a few at a time, whose local histograms are then at hand."""
-        n_travelling = np.diff(np.concatenate(([0], np.cumsum(travels)))[item_start])
-        # Voting has added up all nodes already. Few features of a node are added up singly when they are written.
-        wanted = (n_travelling >= _SINGLY_BELOW * self.n_features) & (self.memory.nodes["slot"][self.row_node] < 0)
+    def with_histograms(self, wanted: np.ndarray, write: Callable[[int, int], None]) -> None:
+        """Call write(first_row, last_row) for all rows, a few at a time, with the wanted rows' local histograms kept."""
         first = 0
         while first < self.n_rows:
             last, n_families = kernels.plan_additions(

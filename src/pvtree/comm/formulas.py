@@ -84,7 +84,7 @@ def rows(by_owner: Iterable[int], wire: Wire) -> int:
 
 
 def scores(n_nodes: int, wire: Wire) -> int:
-    """Scales, sums at the root and exact sums of the leaves are added up: an all-reduce costs 2 (M-1) times its bytes."""
+    """All-reduces of the scales, the root's sums and the exact sums of the leaves: 2 (M-1) times their bytes."""
     n_words = wire.n_scales + wire.n_fields + (2 * n_nodes if wire.has_exact_sums else 0)
     return 2 * (wire.n_workers - 1) * WORD * n_words
 

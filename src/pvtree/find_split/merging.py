@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from pvtree.find_split.exchange import Exchange
+from pvtree.find_split.post import Items, Post
 from pvtree.kernels import merge as kernels
-from pvtree.kernels.sparse_words import most_words
-from pvtree.kernels.wire import max_bits, wire_scratch
 
 if TYPE_CHECKING:
     from pvtree.frontier import Frontier
@@ -27,18 +26,6 @@ class Elected(NamedTuple):
     start: np.ndarray  # int64 (n_rows + 1,)
     feature: np.ndarray  # int64
     votes: np.ndarray = _NOTHING  # int64, like feature; empty where nobody voted
-
-
-class Items(NamedTuple):
-    """Merged histograms of a frontier, by row and rising feature; the same list on every worker."""
-
-    start: np.ndarray  # int64 (n_rows + 1,)
-    feature: np.ndarray
-    parent: np.ndarray  # the parent's item that it is derived from, kernels.TRAVELS if it travels
-    sibling: np.ndarray  # the sibling's item to subtract
-    place: np.ndarray  # where the owner keeps it in its arena, -1 on other workers
-    is_wide: np.ndarray  # by row: whether its items have one sum per field, or packed words
-    arena: np.ndarray  # int64
 
 
 class Merging:
@@ -57,10 +44,13 @@ class Merging:
         """Merge and scan: the frontier's candidates are then the best splits of this worker's features."""
         owner = np.arange(frontier.n_features) % self.size
         items = self._plan(frontier, elected, owner)
-        messages, own = self._write(frontier, items, owner)
+        post = Post(frontier, items, owner, self.form, self.rank, self.size)
+        messages = post.write()
+        own, messages[self.rank] = messages[self.rank], messages[self.rank][:0]
         received = self.exchange.alltoall(messages, "histograms")
         received[self.rank] = own
-        self._add_up(frontier, items, received, owner)
+        post.read(received)
+        self._subtract(frontier, items)
         frontier.search_merged(elected, items)
         self.before = items
 
@@ -84,78 +74,15 @@ class Merging:
         is_wide = row_n_rows > layout.capacity
         return Items(start, feature[:n], parent[:n], sibling[:n], place, is_wide, np.empty(size, np.int64))
 
-    def _plain_words(self, frontier: Frontier, items: Items, owner: np.ndarray, to: int) -> int:
-        layout = frontier.memory.layout
-        size: int = kernels.plain_size(
-            to, owner, frontier.memory.nodes["n_rows"][frontier.row_node], layout.capacity, layout.n_planes,
-            layout.n_fields, frontier.memory.data.n_bins, items.start, items.feature, items.parent,
-        )  # fmt: skip
-        return size
-
-    def _write(self, frontier: Frontier, items: Items, owner: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
-        """Messages to the other workers in bytes, and the plain one to this worker itself, which goes no way."""
-        layout, most_bins = frontier.memory.layout, frontier.memory.arrays["stride"] - 1
-        travels = items.parent == kernels.TRAVELS
-        n_items = np.bincount(owner[items.feature[travels]], minlength=self.size)
-        plain = [self._plain_words(frontier, items, owner, to) for to in range(self.size)]
-        form = [kernels.PLAIN if to == self.rank else self.form for to in range(self.size)]
-        room = {
-            kernels.PACKED: int(max_bits(layout.n_fields, most_bins)) // 64 + 1,
-            kernels.SPARSE: most_words(layout.n_fields, most_bins),
-        }
-        words = [
-            np.empty(plain[to] if form[to] == kernels.PLAIN else n_items[to] * room[form[to]] + 2, np.int64)
-            for to in range(self.size)
-        ]
-        at = np.zeros(self.size, np.int64)
-        scratch = wire_scratch(layout.n_planes)
-        known = (owner, frontier.row_node, items.start, items.feature, items.parent, frontier.tree)
+    def _subtract(self, frontier: Frontier, items: Items) -> None:
+        """Items that did not travel."""
+        if self.before is None or len(frontier.pairs) == 0:
+            return
         memory = frontier.memory
-
-        def write(first_row: int, last_row: int) -> None:
-            for to in range(self.size):
-                at[to] = kernels.write_message(
-                    first_row, last_row, to, form[to], at[to], *known, memory.nodes, memory.scratch[0], scratch,
-                    words[to], words[to].view(np.uint64),
-                )  # fmt: skip
-
-        frontier.with_histograms(travels, items.start, write)
-        messages = []
-        for to in range(self.size):
-            n_bytes = (int(at[to]) + 7) // 8 if form[to] == kernels.PACKED else 8 * int(at[to])
-            message = words[to].view(np.uint8)[:n_bytes]
-            if form[to] != kernels.PLAIN and n_bytes >= 8 * plain[to]:  # no shorter: then plain
-                unpacked = np.empty(plain[to], np.int64)
-                kernels.unpack_message(
-                    to, form[to], *known, memory.nodes, memory.scratch[0], scratch, words[to],
-                    words[to].view(np.uint64), unpacked,
-                )  # fmt: skip
-                message = unpacked.view(np.uint8)
-            messages.append(message)
-        own = messages[self.rank]
-        messages[self.rank] = own[:0]
-        return messages, own
-
-    def _add_up(self, frontier: Frontier, items: Items, received: list[np.ndarray], owner: np.ndarray) -> None:
-        plain = 8 * self._plain_words(frontier, items, owner, self.rank)
-        # A message of any other form is shorter than a plain one, or it would have been sent plain.
-        form = np.array([self.form if len(message) < plain else kernels.PLAIN for message in received])
-        n_words = np.array([len(message) // 8 + 2 for message in received])  # readers may look a word ahead
-        start = np.concatenate(([0], np.cumsum(n_words)))
-        words = np.zeros(start[-1], np.int64)
-        for m, message in enumerate(received):
-            words[start[m] : start[m + 1]].view(np.uint8)[: len(message)] = message
-        memory = frontier.memory
-        kernels.read_messages(
-            form, start, words, words.view(np.uint64), frontier.row_node, items.start, items.feature,
-            items.parent, items.place, frontier.tree, memory.nodes, memory.scratch[0],
-            wire_scratch(memory.layout.n_planes), items.arena,
+        pair_before = frontier.pairs_before()
+        parent_wide = np.repeat((pair_before >= 0) & self.before.is_wide[np.maximum(pair_before, 0)], 2)
+        memory.team.for_blocks_with(
+            memory.scratch, kernels.subtract_items, frontier.n_rows, frontier.row_node, parent_wide, items.start,
+            items.feature, items.parent, items.sibling, items.place, self.before.place, self.before.arena,
+            frontier.tree, memory.nodes, items.arena,
         )  # fmt: skip
-        if self.before is not None and len(frontier.pairs):
-            pair_before = frontier.pairs_before()
-            parent_wide = np.repeat((pair_before >= 0) & self.before.is_wide[np.maximum(pair_before, 0)], 2)
-            memory.team.for_blocks_with(
-                memory.scratch, kernels.subtract_items, frontier.n_rows, frontier.row_node, parent_wide, items.start,
-                items.feature, items.parent, items.sibling, items.place, self.before.place, self.before.arena,
-                frontier.tree, memory.nodes, items.arena,
-            )  # fmt: skip

@@ -11,7 +11,7 @@ from pvtree.find_split.merging import Elected, Merging
 from pvtree.find_split.splits import agree_on_best
 from pvtree.find_split.strategy import Together, Votes
 from pvtree.kernels import ballots as kernels
-from pvtree.kernels.merge import PACKED, PLAIN
+from pvtree.kernels.messages import PACKED, PLAIN
 
 if TYPE_CHECKING:
     from pvtree.frontier import Frontier

@@ -15,9 +15,9 @@ from pvtree.kernels.jit import njit
 _N_BITMAP_WORDS = np.int64(5)  # 257 bits
 
 
-def most_words(n_fields: int, n_bins: int) -> int:
-    """Room for one histogram."""
-    return int(_N_BITMAP_WORDS) + n_fields * (n_bins + 1)
+def most_words(n_words: np.ndarray, n_bins: int) -> np.ndarray:
+    """Room for a histogram of so many words a bin."""
+    return _N_BITMAP_WORDS + n_words * (n_bins + 1)
 
 
 @njit
@@ -61,18 +61,18 @@ def put_used(words, bitmap, n_bins, out, at):
 
 
 @njit
-def add_sparse(data, at, n_bins, tree, words, sums):
-    """Add what ``put_sparse`` wrote to sums[field * N_BINS + bin]; ``words`` is scratch. Returns the next word."""
+def add_sparse(data, at, n_bins, tree, words, sums, base):
+    """Add what ``put_sparse`` wrote to sums[base + field * N_BINS + bin]; ``words`` is scratch. Returns the next word."""
     bitmap = data[at : at + _N_BITMAP_WORDS]
     at += _N_BITMAP_WORDS
     is_wide = bitmap[0] & 1
     for j in range(tree.n_fields if is_wide else tree.n_planes):
-        target = sums[j * N_BINS :][: n_bins + 1] if is_wide else words[j * N_BINS :][: n_bins + 1]
+        target = sums[base + j * N_BINS :][: n_bins + 1] if is_wide else words[j * N_BINS :][: n_bins + 1]
         for b in range(n_bins + 1):
             is_used = (bitmap[(b + 1) >> 6] >> ((b + 1) & 63)) & 1
             value = data[at] & -is_used
             target[b] = target[b] + value if is_wide else value
             at += is_used
     if not is_wide:
-        unpack_add(words, ZERO, N_BINS, n_bins + 1, tree, sums, ZERO, N_BINS, ONE)
+        unpack_add(words, ZERO, N_BINS, n_bins + 1, tree, sums, base, N_BINS, ONE)
     return at
