@@ -15,7 +15,7 @@ from pvtree.comm.formulas import Growth, Search
 from pvtree.dtypes import Layout
 from pvtree.find_split import Strategy
 from pvtree.frontier import Frontier
-from pvtree.kernels.merge import TRAVELS
+from pvtree.kernels.messages import TRAVELS
 from pvtree.params import Params
 
 

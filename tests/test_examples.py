@@ -16,6 +16,7 @@ LEAST = {
     "classification": (r"AUC ([\d.]+)", 0.97),
     "regression": (r"test R2 ([\d.]+)", 0.1),
     "ranking": (r"ndcg@10 .* ([\d.]+) after the last", 0.93),
+    "workers": (r"AUC ([\d.]+)", 0.88),
 }
 
 

@@ -130,7 +130,13 @@ def compare_strategies(n_rows: int = 20_000, n_features: int = 300, n_trees: int
     print(f"{n_trees} trees on {n_rows * 3 // 4:,} rows x {n_features} columns\n")
     print(
         STRATEGY_ROW.format(
-            "strategy", "workers", "test AUC", "sent per worker and tree", "calls per tree", "seconds", "model of serial"
+            "strategy",
+            "workers",
+            "test AUC",
+            "sent per worker and tree",
+            "calls per tree",
+            "seconds",
+            "model of serial",
         )
     )
     reference = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -45,7 +45,9 @@ class Frontier:
         self.families = np.empty(2, FAMILY)
         self.local_sums = np.zeros((64, layout.n_fields), np.int64)
         self.gains = np.empty((0, 0))
-        self.tree = self.local = np.empty(0)  # records of the whole data's rules and of this worker's alone
+        # Records of the rules for all rows and of those for this worker's alone.
+        self.tree: Any = None
+        self.local: Any = None
 
     # The tree as a whole
 
@@ -117,7 +119,7 @@ class Frontier:
 
     # FindBestSplit on what this worker has
 
-    def _evaluate(self, record: np.ndarray, n_families: int, wanted: np.int64) -> None:
+    def _evaluate(self, record: Any, n_families: int, wanted: np.int64) -> None:
         record["n_families"], record["wanted"] = n_families, wanted
         memory = self.memory
         self.team.for_blocks_with(
@@ -125,7 +127,7 @@ class Frontier:
             memory.nodes, memory.best, min_block=1,
         )  # fmt: skip
 
-    def _evaluate_families(self, record: np.ndarray, wanted: np.int64) -> None:
+    def _evaluate_families(self, record: Any, wanted: np.int64) -> None:
         n_families = kernels.plan_families(self.row_node, self.pairs, record, self.families, self.memory.nodes)
         self._evaluate(record, n_families, wanted)
         kernels.free_parents(n_families, record, self.families, self.memory.nodes)
@@ -160,7 +162,7 @@ class Frontier:
         return Elected(start, feature)
 
     def with_histograms(self, wanted: np.ndarray, write: Callable[[int, int], None]) -> None:
-        """Call write(first_row, last_row) for all rows, a few at a time, with the wanted rows' local histograms kept."""
+        """Call write(first_row, last_row) for all rows, some at a time, while the wanted ones' histograms are kept."""
         first = 0
         while first < self.n_rows:
             last, n_families = kernels.plan_additions(
@@ -268,9 +270,7 @@ class Frontier:
 
     def move_rows(self, parents: np.ndarray) -> None:
         """Rows to their children, once their sides are marked."""
-        self.team.for_blocks(
-            kernels.scatter_rows, len(parents), parents, self.tree, self.memory.nodes, min_block=1
-        )
+        self.team.for_blocks(kernels.scatter_rows, len(parents), parents, self.tree, self.memory.nodes, min_block=1)
 
     def look_at_children(self, parents: np.ndarray) -> None:
         left = self.memory.nodes["left_child"][parents]

@@ -53,7 +53,7 @@ class TreeMaker:
         return [float(value) for value in values]
 
     def _add_up(self, n_rows: int, passengers: np.ndarray) -> np.ndarray:
-        """Root sums of all workers' rows. Passengers count for nothing, but find their way to a leaf with the others."""
+        """Root sums of all workers' rows. Passengers count for nothing; they only go along to a leaf."""
         memory = self.memory
         memory.rows[0, n_rows : n_rows + len(passengers)] = passengers
         memory.words[0, n_rows : n_rows + len(passengers)] = 0

@@ -70,11 +70,12 @@ class Case:
     def settled(self) -> Params:
         forest = self.objective in ("classes", "values")
         names = {"classes": "classification", "values": "regression", "custom": steep_loss}
+        given = {name: value for name, value in self.params.items() if forest or name != "bootstrap"}
         small = {"n_estimators": 3, "num_leaves": 7, "min_child_samples": 3, "min_child_weight": 0.0}
         return Params(
             ensemble="forest" if forest else "gbdt", objective=names.get(self.objective, self.objective),
             criterion={"classes": "entropy", "values": "variance"}.get(self.objective, "gradient"),
-            n_classes=self.n_labels, max_bin=self.max_bin, verbosity=0, quantized_bins=0.4, **{**small, **self.params},
+            n_classes=self.n_labels, max_bin=self.max_bin, verbosity=0, quantized_bins=0.4, **{**small, **given},
         )  # fmt: skip
 
     @property

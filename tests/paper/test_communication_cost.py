@@ -15,14 +15,16 @@ from hypothesis import strategies as st
 from pvtree.comm import Communicator, PhaseTraffic
 from pvtree.comm.formulas import Growth, Search, Wire, complete_tree, of_training, of_tree, paper_setting
 from pvtree.ensemble import TrainResult, train
-from pvtree.kernels import merge
+from pvtree.kernels import messages
 from pvtree.params import Params
 from pvtree.sampling import n_node_features
 from pvtree.skew import SkewWarning
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
+import traffic
 from recorded_growth import Record, depth_of, recording
+from tables import END, START
 
 GBDT = {"binary": 2, "multiclass": 3, "regression": 1}
 FOREST = {"entropy": 4, "variance": 1}
@@ -170,15 +172,15 @@ def message_sizes(monkeypatch) -> dict[int, list[list[int]]]:
 
 def train_plain_and_packed(X: np.ndarray, y: np.ndarray, plain: Params, sizes: dict[int, list[list[int]]]):
     """Of each: messages (from, frontier, to) in bytes, costs by phase. The models must be the same."""
-    messages, phases, models = [], [], []
+    sent, phases, models = [], [], []
     for params in (plain, replace(plain, packs_histograms=True)):
         result, record = train_recorded(X, y, params)
-        messages.append(np.array([sizes.pop(rank) for rank in range(params.n_workers)]))
+        sent.append(np.array([sizes.pop(rank) for rank in range(params.n_workers)]))
         phases.append(record.by_phase())
         models.append(result.model)
     for one, other in zip(models[0].trees, models[1].trees, strict=True):
         assert np.array_equal(one.feature, other.feature) and np.array_equal(one.value, other.value)
-    return messages, phases
+    return sent, phases
 
 
 @pytest.mark.parametrize("tree_learner", ["voting", "data", "quantized"])
@@ -187,11 +189,11 @@ def test_packing_makes_no_message_longer(tree_learner, n_rows, message_sizes) ->
     X, y = made_rows(n_rows, 40)
     X[:, 1::3] = np.round(X[:, 1::3])  # few bins: little to gain
     params = complete(tree_learner, n_workers=3, top_k=4, num_leaves=15, max_depth=-1, min_child_samples=5)
-    messages, phases = train_plain_and_packed(X, y, params, message_sizes)
-    assert messages[0].shape == messages[1].shape
-    assert (messages[1] <= messages[0]).all()
+    (plain, packed), phases = train_plain_and_packed(X, y, params, message_sizes)
+    assert plain.shape == packed.shape
+    assert (packed <= plain).all()
     if tree_learner != "quantized":  # its few bins are all in use, which leaves little to skip
-        assert messages[1].sum() < 0.9 * messages[0].sum()
+        assert packed.sum() < 0.9 * plain.sum()
     for phase, cost in phases[0].items():
         assert phases[1][phase].bytes <= cost.bytes
         assert phases[1][phase] == cost or phase == "histograms"
@@ -199,13 +201,14 @@ def test_packing_makes_no_message_longer(tree_learner, n_rows, message_sizes) ->
 
 def test_what_packing_would_lengthen_goes_plain(message_sizes, monkeypatch) -> None:
     # Bits are hardly ever more than words, so the packer is made to say that they were.
-    write = merge.write_message
+    write = messages.write_messages
 
-    def write_at_length(first_row, last_row, to, form, at, owner, row_node, *others):
-        at = write(first_row, last_row, to, form, at, owner, row_node, *others)
-        return at + 2**40 if form != merge.PLAIN and to == 1 and last_row == len(row_node) else at
+    def write_at_length(first_row, last_row, form, at, start, owner, row_node, *others):
+        write(first_row, last_row, form, at, start, owner, row_node, *others)
+        if last_row == len(row_node) and form[1] != messages.PLAIN:
+            at[1] += 2**40
 
-    monkeypatch.setattr(merge, "write_message", write_at_length)
+    monkeypatch.setattr(messages, "write_messages", write_at_length)
     X, y = made_rows(2_000, 40)
     (plain, packed), _ = train_plain_and_packed(X, y, complete("voting", n_workers=3, top_k=4), message_sizes)
     assert (packed[:, :, 1] == plain[:, :, 1]).all()
@@ -294,3 +297,19 @@ def test_calls_follow_the_depth_not_the_nodes(tree_learner, num_leaves, max_dept
         assert len(tree.feature) > 80
         calls = sum(cost.calls for cost in of_tree(growth, wire).values())
         assert calls <= 3 * (depth_of(tree.left_child) + 2)
+
+
+def test_the_benchmark_fills_its_tables(tmp_path, monkeypatch, capsys) -> None:
+    page = tmp_path / "traffic.md"
+    page.write_text(f"before\n{START}\n{END}\nafter\n")
+    sizes = "--rows 1500 --features 240 --trees 2 --workers 2 --repeats 1"
+    monkeypatch.setattr(sys, "argv", ["traffic.py", *sizes.split(), "--output", str(page)])
+    with warnings.catch_warnings():
+        traffic.main()
+    text = page.read_text()
+    assert text.startswith("before") and text.endswith("after\n")
+    assert f"`python benchmarks/traffic.py {sizes}`" in text
+    assert "In 12 of 12 trainings the plain bytes and calls of every phase equal the formula" in text
+    assert text.count("2 of 2 trees stay within theirs") == 2
+    for title in ("The paper's table by formula", "Measured: trees", "Leaf-wise: 1,500 x 240", "2 virtual machines on"):
+        assert f"\n## {title}" in text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,7 @@ class Votes(NamedTuple):
 class Strategy:
     """One signature for all; a strategy may keep what it learnt about the frontier before."""
 
-    votes: list[Votes] | None = None  # by tree, where workers vote
+    votes: Any = None  # list[Votes], one for each tree, where workers vote
 
     def begin_tree(self, frontier: Frontier) -> None:
         """A new tree stands at its root."""

@@ -24,7 +24,7 @@ class Voting(Together):
         super().__init__(comm)
         self.merging = Merging(self.exchange, PACKED if packs else PLAIN)
         self.top_k, self.n_elected = top_k, max(1, int(election_size * top_k))
-        self.votes = []
+        self.votes: list[Votes] = []
 
     def begin_tree(self, frontier: Frontier) -> None:
         self.merging.forget()
