@@ -92,7 +92,7 @@ percent may be chance, and speed is decided by larger data.
 
 NEXT = """
 Workers are virtual machines: threads of this process that exchange what machines would, and count it. attribute and
-data find the sequential model, byte for byte; voting (PV-Tree) merges the histograms of 2 x {top_k} of the {n_features} columns.
+data find the sequential model, byte for byte; voting (PV-Tree) merges 2 x {top_k} of {n_features} columns.
 
 Try next:
   .venv/bin/python examples/classification.py    a model trained, saved and read again

@@ -149,7 +149,7 @@ def train_worker(part: Part, job: Job, comm: Communicator, watch: Watch | None =
 def _iterations(
     shard: Shard, job: Job, worker: Worker, start_scores: np.ndarray | None
 ) -> tuple[Iterator[list[Tree]], int, np.ndarray, TreeMaker]:
-    """The endless or long enough stream of iterations, the number of outputs, the initial score, and who makes trees."""
+    """The stream of iterations, long enough, the number of outputs, the initial score, and who makes the trees."""
     params = job.params
     if params.ensemble == "forest":
         planter = Planter(shard, params, worker)

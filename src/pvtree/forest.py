@@ -57,7 +57,7 @@ class Planter:
 
 
 def plant_forest(planter: Planter, n_trees: int, first: int) -> Iterator[Tree]:
-    """Trees in order. A worker alone grows one on each thread; workers together share each tree, as does a single one."""
+    """Trees in order. A worker alone grows one on each thread; workers together share each tree."""
     worker = planter.worker
     if n_trees == 1 or worker.team.n_threads == 1 or worker.comm.size > 1:
         for number in range(first, first + n_trees):

@@ -13,8 +13,8 @@ from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeEr
 from pvtree.params import integer
 
 if TYPE_CHECKING:
-    from pvtree.watching import EvalSet
     from pvtree.metrics import CustomMetric, Metric
+    from pvtree.watching import EvalSet
 
 
 @dataclass(frozen=True)

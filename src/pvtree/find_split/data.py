@@ -1,6 +1,6 @@
 """Data-parallel: rows are spread, and the full-grained histograms of all attributes are merged.
 
-With ``tree_learner="quantized"`` the same on a tenth of the bins (coarsening.py makes them): the paper's other baseline.
+With ``tree_learner="quantized"`` the same on a tenth of the bins, which coarsening.py makes: another baseline.
 """
 
 from __future__ import annotations

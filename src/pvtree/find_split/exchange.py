@@ -50,6 +50,6 @@ class Exchange:
         if others:
             raise DivergedError(
                 f"Worker {self.comm.rank} of {self.comm.size} has decided on other splits than worker(s) "
-                f"{', '.join(map(str, others))}; train with the same version of pvtree and the same data on all of them."
+                f"{', '.join(map(str, others))}; use the same version of pvtree and the same parameters on all."
             )
         return [part[SEAL_BYTES:].copy() for part in sealed]  # a copy is aligned for any dtype

@@ -1,4 +1,4 @@
-"""PV-Tree: only the attributes that most workers vote for are merged, so traffic depends on neither rows nor columns."""
+"""PV-Tree: only attributes that most workers vote for are merged; traffic depends on neither rows nor columns."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def put_used(words, bitmap, n_bins, out, at):
 
 @njit
 def add_sparse(data, at, n_bins, tree, words, sums, base):
-    """Add what ``put_sparse`` wrote to sums[base + field * N_BINS + bin]; returns the next word. ``words`` is scratch."""
+    """Add what ``put_sparse`` wrote to sums[base + field * N_BINS + bin], by way of ``words``; the next word."""
     bitmap = data[at : at + _N_BITMAP_WORDS]
     at += _N_BITMAP_WORDS
     is_wide = bitmap[0] & 1
