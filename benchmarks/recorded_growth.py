@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -51,7 +52,7 @@ def recording() -> Iterator[Record]:
     record = Record()
     make_strategy, report = growing.make_strategy, ensemble.report
 
-    def make(params: Params, comm: Communicator) -> Strategy:
+    def make(params: Params, comm: Communicator) -> Strategy | Recorder:
         strategy = make_strategy(params, comm)
         return Recorder(strategy, record) if comm.rank == 0 else strategy
 
@@ -63,15 +64,14 @@ def recording() -> Iterator[Record]:
         yield record
 
 
-class Recorder(Strategy):
-    """Passes everything on to a strategy, and writes down what it was asked."""
+class Recorder:
+    """Stands in for a strategy, passes everything on to it, and writes down what it was asked."""
 
     def __init__(self, strategy: Strategy, record: Record) -> None:
         self.strategy, self.record = strategy, record
 
-    @property
-    def votes(self):
-        return self.strategy.votes
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.strategy, name)
 
     def begin_tree(self, frontier: Frontier) -> None:
         self.record.layout = frontier.memory.layout
@@ -114,9 +114,6 @@ class Recorder(Strategy):
             speculation.dropped_words += int(words[is_split[parents] == 0].sum())
         self.record.trees.append(Growth(self.searches, 2 * n_kept + 1, self.moves))
         self.strategy.finish_tree(frontier, is_split)
-
-    def finish_training(self) -> None:
-        self.strategy.finish_training()
 
 
 def depth_of(left_child: np.ndarray) -> int:

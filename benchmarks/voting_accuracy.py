@@ -84,7 +84,7 @@ def census(folder: Path) -> Data:
         parts.append(pd.read_csv(path, header=None, skipinitialspace=True))
     y = [(part.iloc[:, -1].astype(str).str.contains("50000+", regex=False)).to_numpy() for part in parts]
     tables = [part.iloc[:, :-1] for part in parts]
-    for column in tables[0].select_dtypes(object).columns:
+    for column in tables[0].select_dtypes(exclude="number").columns:
         known = tables[0][column].value_counts().index[:254]
         tables = [t.assign(**{str(column): pd.Categorical(t[column], known)}).drop(columns=column) for t in tables]
     tables = [t.rename(columns=str) for t in tables]

@@ -223,16 +223,26 @@ class Frontier:
     def next_to_split(self) -> np.ndarray:
         """Nodes that best-first growth over all nodes known so far would split, and that are not split yet.
 
-        Those that it splits when all is known are among them, so nothing else need be split in advance.
+        Those that it splits when all is known are among them, so nothing else need be split in advance; nor what it
+        splits last, because nobody will ask for the children's splits.
         """
-        is_split = self.best_first()
+        is_split, last = self.best_first()
+        if last >= 0:
+            is_split[last] = 0
+        return self._unsplit(is_split)
+
+    def last_to_split(self) -> np.ndarray:
+        """What is left to split when nothing else is: at most one node."""
+        return self._unsplit(self.best_first()[0])
+
+    def _unsplit(self, is_split: np.ndarray) -> np.ndarray:
         return np.flatnonzero(is_split & (self.memory.nodes["left_child"][: self.n_made] == 0))
 
-    def best_first(self) -> np.ndarray:
-        """uint8 by node: what best-first growth splits."""
+    def best_first(self) -> tuple[np.ndarray, int]:
+        """uint8 by node: what best-first growth splits; and what it splits last if that takes up the leaf budget."""
         is_split = np.empty(self.n_made, np.uint8)
-        kernels.best_first(self.n_made, self.rules.max_leaves, self.memory.nodes, is_split)
-        return is_split
+        last = kernels.best_first(self.n_made, self.rules.max_leaves, self.memory.nodes, is_split)
+        return is_split, last
 
     def make_children(self, parents: np.ndarray) -> None:
         memory = self.memory
@@ -293,7 +303,7 @@ class Frontier:
     def finish(self) -> tuple[GrownTree, np.ndarray]:
         """The tree that best-first growth makes, and which nodes it splits."""
         memory, n_made = self.memory, self.n_made
-        is_split = self.best_first()
+        is_split, _ = self.best_first()
         order, left_child = np.empty(n_made, np.int64), np.empty(n_made, np.int64)
         n_nodes = kernels.walk_split(is_split, memory.nodes, order, left_child)
         run_leaf, run_stop, run_buffer = (np.empty(n_made, np.int64) for _ in range(3))

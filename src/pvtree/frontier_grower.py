@@ -15,7 +15,7 @@ from pvtree.frontier import Frontier
 from pvtree.team import Team
 from pvtree.tree_memory import POOL_BYTES, GrownTree, Rules
 
-# Trees without a leaf budget may have very wide levels. Beyond so many bytes of merged histograms a level is taken in
+# Trees without a leaf budget may have very wide levels. What would take a worker more bytes than this is taken in
 # parts, each with collectives of its own.
 _LEVEL_BYTES = 2**28
 
@@ -31,8 +31,10 @@ class FrontierGrower:
         pool = (2 * max_leaves + 2 if max_leaves else 512, POOL_BYTES // n_workers)
         self.frontier = Frontier(shard, layout, n_sampled, n_workers, pool, team)
         self.memory = self.frontier.memory
-        bytes_per_pair = 16 * shard.n_all_features * layout.n_planes * self.memory.arrays["stride"]
-        self.most_pairs = max(64, _LEVEL_BYTES // bytes_per_pair)
+        n_features = shard.n_all_features
+        merged = strategy.n_merged(n_features) * layout.n_planes * self.memory.arrays["stride"] // n_workers
+        # By node: merged histograms in words, and a gain and a flag for each feature. The same on every worker.
+        self.most_pairs = max(64, _LEVEL_BYTES // (2 * (8 * merged + 9 * n_features)))
 
     def grow(self, n_rows: int, root_sums: np.ndarray, rules: Rules, tree_features: np.ndarray) -> GrownTree:
         """Grow a tree on the first ``n_rows`` places of buffer 0 of the memory's rows, words and planes."""
@@ -44,15 +46,22 @@ class FrontierGrower:
             strategy.find_splits(frontier)
         parents = frontier.next_to_split()
         while len(parents):
-            frontier.make_children(parents)
-            strategy.mark_sides(frontier, parents)
-            frontier.move_rows(parents)
+            self._split(parents)
             frontier.free_histograms(evaluated)
             evaluated = self._evaluate_children(parents)
             parents = frontier.next_to_split()
+        last = frontier.last_to_split()
+        if len(last):
+            self._split(last)
         tree, is_split = frontier.finish()
         strategy.finish_tree(frontier, is_split)
         return tree
+
+    def _split(self, parents: np.ndarray) -> None:
+        """Split(D, N, bestSplit) for all of these nodes."""
+        self.frontier.make_children(parents)
+        self.strategy.mark_sides(self.frontier, parents)
+        self.frontier.move_rows(parents)
 
     def _evaluate_children(self, parents: np.ndarray) -> np.ndarray:
         """Find the splits of all open children; returns the nodes looked at."""

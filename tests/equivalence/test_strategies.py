@@ -34,6 +34,7 @@ from pvtree.find_split.merging import Elected
 from pvtree.frontier import Frontier
 from pvtree.model import Model, Tree
 from pvtree.params import Params
+from pvtree.tree_memory import TreeMemory
 
 pytestmark = pytest.mark.filterwarnings("ignore::pvtree.skew.SkewWarning")
 QUICK = settings(deadline=None, derandomize=True, database=None)
@@ -167,14 +168,38 @@ def test_models_are_those_of_one_worker(name: str, learner: str) -> None:
         assert model_of(CASES[name], learner, n_workers).to_json() == reference(name, learner), n_workers
 
 
+FEW_ROWS = {
+    **{name: Case(name) for name in ("regression", "binary", "lambdarank", "custom", "classes", "values")},
+    "rows sampled": Case("custom", {"subsample": 0.5, "subsample_freq": 1}),
+    "forest of classes": Case("classes", {"bootstrap": True}, weights="some"),
+    "forest of values": Case("values", {"bootstrap": True}),
+}
+
+
 @pytest.mark.parametrize("learner", LEARNERS)
-@pytest.mark.parametrize("objective", ["regression", "binary", "lambdarank", "custom", "classes", "values"])
-def test_fewer_rows_than_workers(objective: str, learner: str) -> None:
-    everything = {"min_child_samples": 1, "num_leaves": 0, "n_estimators": 2}
+@pytest.mark.parametrize("name", FEW_ROWS)
+def test_fewer_rows_than_workers(name: str, learner: str) -> None:
+    case = replace(FEW_ROWS[name], kinds=("few", "many", "gaps", "category"), n_classes=2)
+    everything = {"min_child_samples": 1, "num_leaves": 0, "n_estimators": 2, **case.params}
     for n_rows in range(1, 8):
-        case = Case(objective, everything, n_rows, ("few", "many", "gaps", "category"), n_classes=2)
+        case = replace(case, n_rows=n_rows, params=everything)
         expected = model_of(case, "quantized" if learner == "quantized" else "serial", 1).to_json()
         assert model_of(case, learner, 8).to_json() == expected, n_rows
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_nothing_is_read_before_it_is_written(learner: str) -> None:
+    """More workers than columns or rows: a worker that finds no split must not offer what memory held before."""
+    make_room = TreeMemory.make_evaluation_room
+
+    def make_dirty_room(self: TreeMemory, n_nodes: int) -> None:
+        make_room(self, n_nodes)
+        self.best["gain"], self.best["feature"], self.best["split_bin"] = 1e300, 0, 1
+
+    case = Case("regression", n_rows=40, kinds=("many", "few", "gaps"))
+    expected = model_of(case, "quantized" if learner == "quantized" else "serial", 1).to_json()
+    with patch.object(TreeMemory, "make_evaluation_room", make_dirty_room):
+        assert model_of(case, learner, 8).to_json() == expected
 
 
 @pytest.mark.parametrize("learner", LEARNERS)

@@ -10,7 +10,7 @@ from growing_rows import make_rules
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
-from packed_rows import FULL, LAYOUTS, random_values
+from packed_rows import FULL, random_values
 from worker_rows import Workers, any_features, any_rows
 
 from pvtree.find_split.post import Items, Post
@@ -18,6 +18,7 @@ from pvtree.kernels.messages import PACKED, PLAIN, SPARSE, TRAVELS
 
 SETTINGS = settings(derandomize=True, deadline=None, max_examples=80)
 FORMS = {"plain": PLAIN, "packed": PACKED, "sparse": SPARSE}
+WHOLE = np.array([0, 4]), np.arange(4)  # the root and all of four features
 # A layout of each kind, and those whose words take only 512 rows: large nodes of few rows.
 NAMES = [
     "gradient constant", "gradient copies", "gradient real", "gradient precise", "1 classes constant",
@@ -29,13 +30,10 @@ def plain_bytes(workers: Workers, items: Items, to: int) -> int:
     """Of the items that travel to a worker: 8 for each bin and plane, or field where all rows exceed a word."""
     layout, total = workers.layout, 0
     for row, node in enumerate(workers.row_node):
-        is_large = len(workers.rows_of[node]) > layout.capacity
+        n_words = layout.n_fields if len(workers.rows_of[node]) > layout.capacity else layout.n_planes
         for item in range(items.start[row], items.start[row + 1]):
             if workers.owner[items.feature[item]] == to and items.parent[item] == TRAVELS:
-                total += workers.n_bins[items.feature[item]] + 1
-                total += (workers.n_bins[items.feature[item]] + 1) * (
-                    (layout.n_fields if is_large else layout.n_planes) - 1
-                )
+                total += n_words * (workers.n_bins[items.feature[item]] + 1)
     return 8 * total
 
 
@@ -122,21 +120,19 @@ def test_more_rows_than_a_word_takes(name: str, form: str) -> None:
     exchange(workers, FORMS[form], np.array([0, 3, 6]), np.tile(features, 2))
 
 
-def gbdt_workers(n_rows: int, n_workers: int = 2, n_bins: int = 255) -> Workers:
+def gbdt_workers(n_rows: int, n_bins: int) -> Workers:
+    """Two workers with about as many rows, in four features."""
     rng = np.random.default_rng(0)
     name = "gradient real"
     bins = rng.integers(1, n_bins + 1, (n_rows, 4))
-    bins[:n_bins] = np.arange(1, n_bins + 1)[:n_rows, None]
-    return Workers(
-        name, bins, random_values(name, n_rows, rng), rng.integers(0, n_workers, n_rows), 2, make_rules(name)
-    )
+    bins[0] = n_bins
+    return Workers(name, bins, random_values(name, n_rows, rng), np.arange(n_rows) % 2, 2, make_rules(name))
 
 
-@pytest.mark.parametrize(("n_rows", "share"), [(20, 0.1), (200, 0.35), (2000, 0.95)])
+@pytest.mark.parametrize(("n_rows", "share"), [(20, 0.03), (200, 0.12), (2000, 0.65)])
 def test_packing_shortens_messages(n_rows: int, share: float) -> None:
-    workers = gbdt_workers(n_rows)
-    whole = np.array([0, 4]), np.arange(4)
-    plain, packed, sparse = (exchange(workers, form, *whole)[0, 1] for form in (PLAIN, PACKED, SPARSE))
+    workers = gbdt_workers(n_rows, n_bins=255)
+    plain, packed, sparse = (exchange(workers, form, *WHOLE)[0, 1] for form in (PLAIN, PACKED, SPARSE))
     assert packed < share * plain
     assert packed <= sparse <= plain
 
@@ -144,8 +140,8 @@ def test_packing_shortens_messages(n_rows: int, share: float) -> None:
 def test_a_message_that_packing_would_lengthen_goes_plain() -> None:
     """Every bin full of the largest gradients: a bitmap before the words is all that the sparse form can add."""
     workers = gbdt_workers(4000, n_bins=20)
-    n_bytes = exchange(workers, SPARSE, np.array([0, 4]), np.arange(4))
-    assert n_bytes[0, 1] == plain_bytes(workers, workers.items(1, np.array([0, 4]), np.arange(4)), 1)
+    n_bytes = exchange(workers, SPARSE, *WHOLE)
+    assert n_bytes[0, 1] == plain_bytes(workers, workers.items(1, *WHOLE), 1)
 
 
 def test_few_rows_travel_as_rows() -> None:

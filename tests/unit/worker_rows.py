@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import fields
 from types import SimpleNamespace
 
 import numpy as np
 from packed_rows import LAYOUTS, as_blocks, fields_of, histogram, pack
 
+import oracle
 from pvtree.binning import block_starts
+from pvtree.dtypes import ENTROPY
 from pvtree.find_split.post import Items
 from pvtree.find_split.splits import split_dtype
 from pvtree.frontier import Frontier
@@ -75,6 +79,8 @@ class Workers:
         for i, node in enumerate(nodes):
             if node in choices:
                 splits[i]["gain"], splits[i]["feature"], splits[i]["split_bin"] = 1.0, *choices[node]
+                if frontier.has_categories:
+                    splits[i]["left_set"] = as_set(range(1, choices[node][1] + 1))
                 splits[i]["left_sums"] = self.fields[self.rows_of[node][self._goes_left(node, choices)]].sum(axis=0)
         parents = np.array([node for node in nodes if node in choices], np.int64)
         for each in self.frontiers:
@@ -141,6 +147,25 @@ class Workers:
             return words
         counts = words & 0x3FFF
         return np.vstack([counts, (words[layout.plane] >> layout.shift[:, None]) & layout.mask[:, None]])
+
+
+def as_set(bins: Iterable[int]) -> np.ndarray:
+    """uint64 (4,): bit b for bin b."""
+    bits = sum(1 << b for b in bins)
+    return np.array([bits >> 64 * i & (2**64 - 1) for i in range(4)], np.uint64)
+
+
+def brute_rules(rules: Rules, **changed: float) -> oracle.Rules:
+    """The same rules for the brute force."""
+    shared = {each.name: getattr(rules, each.name) for each in fields(oracle.Rules) if hasattr(rules, each.name)}
+    return oracle.Rules(entropy=rules.criterion == ENTROPY, **shared | changed)
+
+
+def brute_values(values: np.ndarray, rules: Rules) -> np.ndarray:
+    """Row statistics as the brute force wants them: a constant hessian is a column too."""
+    if rules.criterion == ENTROPY or values.shape[1] == 2:
+        return values
+    return np.column_stack([np.ones(len(values), np.int64), values])
 
 
 def any_rows(

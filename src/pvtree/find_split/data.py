@@ -24,6 +24,9 @@ class Data(Together):
         super().__init__(comm)
         self.merging = Merging(self.exchange, SPARSE if packs else PLAIN)
 
+    def n_merged(self, n_features: int) -> int:
+        return n_features
+
     def begin_tree(self, frontier: Frontier) -> None:
         self.merging.forget()
 

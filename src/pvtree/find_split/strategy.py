@@ -26,6 +26,10 @@ class Strategy:
 
     votes: Any = None  # list[Votes], one for each tree, where workers vote
 
+    def n_merged(self, n_features: int) -> int:
+        """The largest number of features whose histograms are merged at a node."""
+        return 0
+
     def begin_tree(self, frontier: Frontier) -> None:
         """A new tree stands at its root."""
 

@@ -26,6 +26,9 @@ class Voting(Together):
         self.top_k, self.n_elected = top_k, max(1, int(election_size * top_k))
         self.votes: list[Votes] = []
 
+    def n_merged(self, n_features: int) -> int:
+        return min(n_features, self.n_elected)
+
     def begin_tree(self, frontier: Frontier) -> None:
         self.merging.forget()
         self.winners_votes: list[tuple[np.ndarray, np.ndarray]] = []  # (nodes, votes of their split's feature)

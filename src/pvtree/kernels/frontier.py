@@ -268,26 +268,30 @@ def take_best_groups(row_node, n_groups, nodes, best, best_sums, best_set, left_
 def best_first(n_made, max_leaves, nodes, is_split):
     """Which of the nodes known so far a best-first run splits: always the largest gain, ties to the older node.
 
-    The age of a node is its number in that run, not here, where whole levels are made at once.
+    The age of a node is its number in that run, not here, where whole levels are made at once. Returns the node that
+    takes the last of the leaf budget, -1 if some is left.
     """
     is_split[:n_made] = 0
     if max_leaves == 0:
         for node in range(n_made):
             is_split[node] = nodes[node].gain > -math.inf
-        return
+        return NONE
     n_splits, n_named = ZERO, ONE
     heap = [(-nodes[0].gain, ZERO, ZERO)]  # (-gain, age, node)
     while len(heap) > 0 and n_splits < max_leaves - 1:
         cost, _, node = heapq.heappop(heap)
         if cost == math.inf:
-            return
+            return NONE
         is_split[node] = 1
         n_splits += 1
+        if n_splits == max_leaves - 1:
+            return node
         left = nodes[node].left_child
         if left > 0:
             for child in range(left, left + 2):
                 heapq.heappush(heap, (-nodes[child].gain, n_named + child - left, child))
         n_named += 2
+    return NONE
 
 
 @njit
