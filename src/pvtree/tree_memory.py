@@ -13,6 +13,10 @@ from pvtree.kernels.quantize import sum_words
 from pvtree.kernels.split import TABLE_SIZE, fill_x_log_x
 from pvtree.team import Team
 
+# Histograms of more bytes than a processor's second-level cache pass through memory when they are kept. That takes a
+# feature about as long as adding up this many rows.
+_CACHED_BYTES = 2**20
+_LEAST_KEPT = 768
 POOL_BYTES = 2**30  # histograms kept for subtraction; beyond it nodes are added up anew
 
 
@@ -80,10 +84,16 @@ class TreeMemory:
             "n_all_rows": data.n_rows, "n_places": n_places, "capacity": layout.capacity,
             "n_planes": layout.n_planes, "n_values": len(layout.shift), "n_fields": layout.n_fields,
             "stride": int(data.n_bins.max(initial=1)) + 1, "n_groups": n_groups,
+            "least_kept": self._least_kept(n_features * layout.n_planes * (int(data.n_bins.max(initial=1)) + 1)),
             "tree_features": np.empty(n_features, np.int64), "in_tree": np.empty(n_features, np.uint8),
         }  # fmt: skip
         self.scratch_arrays = [self._scratch_arrays() for _ in range(team.n_threads)]
         self.scratch = [fill_record(SCRATCH, arrays) for arrays in self.scratch_arrays]
+
+    @staticmethod
+    def _least_kept(n_words: int) -> int:
+        """Rows of a node from which on its histogram, of so many words, is worth keeping."""
+        return _LEAST_KEPT if 8 * n_words > _CACHED_BYTES else 1
 
     def make_pools(self, n_slots: int, n_bytes: int) -> None:
         """Room for the histograms of some nodes; memory is only touched when used."""

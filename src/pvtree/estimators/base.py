@@ -58,10 +58,15 @@ class Estimator(BaseEstimator):
     def _checked_parameters(self) -> dict[str, Any]:
         values = self.get_params(deep=False)
         check_values(values, self._rules)
-        if values["n_workers"] > 1 and values["tree_learner"] == "serial":
-            message = "n_workers does nothing while tree_learner is 'serial'; set tree_learner='voting' to share rows."
-            warnings.warn(message, UserWarning, stacklevel=4)
+        for sentence in self._idle_parameters(values):
+            warnings.warn(sentence, UserWarning, stacklevel=4)  # where the user called fit
         return values
+
+    def _idle_parameters(self, values: dict[str, Any]) -> list[str]:
+        """A sentence about each parameter that does nothing beside the others."""
+        if values["n_workers"] > 1 and values["tree_learner"] == "serial":
+            return ["n_workers does nothing while tree_learner is 'serial'; set tree_learner='voting' to share rows."]
+        return []
 
     def _raw(self, X: Any, num_iteration: int | None = None) -> np.ndarray:
         """Sum (GBDT) or mean (forest) of the trees' values, (n_rows, n_outputs)."""

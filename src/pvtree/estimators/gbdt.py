@@ -51,12 +51,13 @@ class _GBDT(Fitting):
     ) -> None:
         store(self, locals())
 
-    def _checked_parameters(self) -> dict[str, Any]:
-        values = super()._checked_parameters()
+    def _idle_parameters(self, values: dict[str, Any]) -> list[str]:
+        sentences = super()._idle_parameters(values)
         if values["subsample"] < 1 and values["subsample_freq"] == 0:
-            message = "subsample does nothing while subsample_freq is 0; set subsample_freq=1 to draw each time."
-            warnings.warn(message, UserWarning, stacklevel=4)
-        return values
+            sentences.append(
+                "subsample does nothing while subsample_freq is 0; set subsample_freq=1 to draw each time."
+            )
+        return sentences
 
 
 class GBDTRegressor(_GBDT, Regressor):

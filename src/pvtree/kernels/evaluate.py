@@ -132,6 +132,15 @@ def can_split(node, tree, nodes):
 
 
 @njit
+def is_worth_keeping(node, tree, nodes):
+    """Whether getting the node's histogram by subtraction, or keeping it for its children's, beats adding up rows.
+
+    Histograms of many features go to memory and back, which takes as long as adding up some rows for every bin.
+    """
+    return nodes[node].stop - nodes[node].start >= tree.least_kept
+
+
+@njit
 def count_groups(tree):
     """Into how many groups of features the search at one node is divided."""
     return (tree.n_sampled + GROUP - 1) // GROUP if tree.singly else tree.n_blocks

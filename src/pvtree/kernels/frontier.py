@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from pvtree.dtypes import BLOCK, N_BINS, NONE, ONE, ZERO
-from pvtree.kernels.evaluate import can_split, count_groups, evaluate_group
+from pvtree.kernels.evaluate import can_split, count_groups, evaluate_group, is_worth_keeping
 from pvtree.kernels.grow import free_slot, set_family, take_slot
 from pvtree.kernels.hashing import hash_pair, sample_features
 from pvtree.kernels.intrinsics import int64_at, uint8_at, uint32_at, uint64_at
@@ -133,15 +133,6 @@ def sum_locally(start, stop, row_node, trees, nodes, local_sums):
             words[node.buffer, node.start : node.stop], own_planes, tree.capacity, tree.n_planes, plane, shift,
             mask, local_sums[row_node[row]],
         )  # fmt: skip
-
-
-@njit
-def is_worth_keeping(node, tree, nodes):
-    """Whether subtracting from the node's histogram later beats adding up its rows again.
-
-    A kept histogram goes to memory and back, which takes about as long as adding up three rows for every bin.
-    """
-    return nodes[node].stop - nodes[node].start > 3 * tree.stride
 
 
 @njit

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from pvtree.dtypes import N_BINS, NONE, ONE, ZERO
-from pvtree.kernels.evaluate import can_split, count_groups, evaluate_group
+from pvtree.kernels.evaluate import can_split, count_groups, evaluate_group, is_worth_keeping
 from pvtree.kernels.hashing import hash_pair, sample_features
 from pvtree.kernels.intrinsics import int64_at, uint8_at, uint64_at
 from pvtree.kernels.jit import njit
@@ -95,7 +95,7 @@ def give_slot(node, parent_slot, parent_wide, tree, nodes):
     n_rows = nodes[node].n_rows
     is_wide = np.int64(n_rows > tree.capacity)
     nodes[node].is_wide = is_wide
-    if tree.singly or n_rows < 3 * tree.min_count:
+    if tree.singly or n_rows < 3 * tree.min_count or not is_worth_keeping(node, tree, nodes):
         return
     if tree.max_depth >= 0 and nodes[node].depth + 1 >= tree.max_depth:
         return
@@ -144,10 +144,10 @@ def begin_evaluation(tree, families, nodes):
     if not (nodes[first].is_open or (second >= 0 and nodes[second].is_open)):
         free_slot(slot, slot_wide, tree)
         return 0
-    if slot >= 0:  # add up the smaller child, get the larger by subtraction
-        smaller, larger = first, second
-        if nodes[second].n_rows < nodes[first].n_rows:
-            smaller, larger = second, first
+    smaller, larger = first, second
+    if second >= 0 and nodes[second].n_rows < nodes[first].n_rows:
+        smaller, larger = second, first
+    if slot >= 0 and is_worth_keeping(larger, tree, nodes):  # add up the smaller child, the larger by subtraction
         tree.n_families = ONE
         set_family(ZERO, smaller, ZERO, larger, slot, slot_wide, families)
         choose_features(ZERO, smaller, tree, nodes)
@@ -156,7 +156,8 @@ def begin_evaluation(tree, families, nodes):
         if nodes[larger].is_open:
             give_slot(larger, slot, slot_wide, tree, nodes)
             choose_features(ONE, larger, tree, nodes)
-    else:  # nothing to subtract from: add up each
+    else:  # add up each
+        free_slot(slot, slot_wide, tree)
         for child in range(first, max(first, second) + 1):
             if nodes[child].is_open:
                 set_family(tree.n_families, child, tree.n_families, NONE, NONE, ZERO, families)

@@ -45,6 +45,7 @@ TREE = np.dtype(
         ("n_narrow_slots", _INT), ("n_wide_slots", _INT), ("n_tree_features", _INT), ("n_groups", _INT),
         ("n_nodes", _INT), ("n_evaluated", _INT),
         ("singly", _INT),  # 1: look at the chosen features one by one, keep no histograms
+        ("least_kept", _INT),  # rows from which on a node's histogram is kept: see evaluate.is_worth_keeping
         ("wanted", _INT),  # what an evaluation is to leave behind: see WANT_BEST and its like below
         # What decides about splits; the same numbers on every worker.
         ("criterion", _INT), ("hess_field", _INT),  # the field whose sum is the hessian; the count where it is constant

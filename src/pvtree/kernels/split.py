@@ -73,8 +73,10 @@ def collect_packed(packed, base, n_bins, start_word, n_rows, tree, scratch):
     """From packed words of one plane; returns the number of boundaries."""
     words = int64_at(scratch.words, N_BINS)
     boundary = int64_at(scratch.boundary, N_BINS)
-    least, span = tree.min_count, np.uint64(max(n_rows - 2 * tree.min_count, 0))
-    n = 0
+    if n_rows < 2 * tree.min_count:  # one of several workers may have that few rows of a node
+        return ZERO
+    least, span = tree.min_count, np.uint64(n_rows - 2 * tree.min_count)
+    n = ZERO
     total = start_word
     bins = packed[base + 1 :][:n_bins]
     for b in range(n_bins):
