@@ -135,6 +135,7 @@ class Frontier:
     def search_own_features(self) -> None:
         """The best split of each node among this worker's features, where it has all rows of them."""
         memory, a = self.memory, self.memory.arrays
+        memory.best["gain"] = -np.inf  # a worker without columns has no group that would say so
         self._evaluate_families(self.tree, WANT_BEST)
         kernels.take_best_groups(
             self.row_node, memory.n_groups, memory.nodes, memory.best, a["best_sums"], a["best_set"], a["left_sums"],

@@ -137,8 +137,8 @@ class GradientTreeMaker(TreeMaker):
             float(largest_magnitude(grad, row_ids)) if n_rows else 0.0,
             float(largest_magnitude(hess, row_ids)) if n_rows and is_real else 0.0,
         )
-        grad_scale = _step(largest_grad, copies, layout.limit[-1])
-        hess_scale = _step(largest_hess, copies, layout.limit[0]) if is_real else 1.0
+        grad_scale = _step(largest_grad, params.bootstrap, layout.limit[-1])
+        hess_scale = _step(largest_hess, params.bootstrap, layout.limit[0]) if is_real else 1.0
         has_field = self.hessian != "constant"
         shift = np.array([layout.shift[0] if has_field else -1, layout.shift[-1]])
         self.team.for_blocks(
@@ -172,7 +172,7 @@ class GradientTreeMaker(TreeMaker):
     ) -> tuple[np.ndarray, np.ndarray]:
         """(G, H) of every node in 62-bit fixed point: packed words choose splits, but are too short for leaf values."""
         room = 2.0**62 / (MAX_COPIES * self.n_all_rows)
-        scale = np.array([max(value, _LEAST_HESSIAN) / room for value in largest])
+        scale = np.array([max(value / room, _LEAST_HESSIAN) for value in largest])
         n_runs = len(grown.run_leaf)
         by_run = np.zeros((n_runs, 2), np.int64)
         self.team.for_blocks(
@@ -209,7 +209,7 @@ class ClassTreeMaker(TreeMaker):
         scale = 1.0
         if self.weights == "real":
             (largest,) = self._largest(float(largest_magnitude(weight, row_ids)) if n_rows else 0.0)
-            scale = _step(largest, copies, layout.limit[0])
+            scale = _step(largest, params.bootstrap, layout.limit[0])
         self.team.for_blocks(
             pack_classes, n_rows, row_ids, label, weight, copies, 1.0 / scale,
             layout.plane, layout.shift, np.uint64(tree_key(params, number)), self.first_row,
@@ -226,9 +226,9 @@ class ClassTreeMaker(TreeMaker):
         return grown, self._finish(grown, counts / weight_sum[:, None], weight_sum * scale)
 
 
-def _step(largest: float, copies: np.ndarray, limit: int) -> float:
+def _step(largest: float, has_copies: bool, limit: int) -> float:
     """The real number that one integer step stands for, so that the largest value just fits its field."""
-    if len(copies) > 0:
+    if has_copies:
         largest *= MAX_COPIES  # not the most copies drawn: no worker knows that alone
     return largest / float(limit) if largest > 0.0 else 1.0
 

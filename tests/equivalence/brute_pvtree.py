@@ -79,6 +79,7 @@ class Node:
     elected: list[int] = field(default_factory=list)
     split: Split | None = None
     children: list[Node] = field(default_factory=list)
+    is_last: bool = False  # made by the split that used up the leaf budget: nobody needs to know its own split
 
 
 # A histogram is {bin: [count, value, value, ...]}, of the bins that have rows.
@@ -263,6 +264,8 @@ def build_tree(rows: Rows, rules: Rules, attributes_of: Callable[[Path], Collect
         leaf.children = [make(leaf.rows[is_left], (*leaf.path, 0)), make(leaf.rows[~is_left], (*leaf.path, 1))]
         leaves.remove(leaf)
         leaves += leaf.children
+        for child in leaf.children:
+            child.is_last = len(leaves) == rules.max_leaves
     nodes = [root]
     for node in nodes:  # grows while it is walked: level by level
         nodes += node.children

@@ -12,8 +12,8 @@ import oracle
 from pvtree.binning import block_starts
 from pvtree.dtypes import ENTROPY, GRADIENT
 from pvtree.grower import Grower
-from pvtree.tree_memory import GrownTree, Rules
 from pvtree.team import Team
+from pvtree.tree_memory import GrownTree, Rules
 
 _NEUTRAL: dict[str, Any] = {
     "grad_scale": 1.0, "hess_scale": 1.0, "gain_scale": 1.0, "min_count": 1, "max_depth": -1, "min_hess": 1e-300,

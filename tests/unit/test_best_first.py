@@ -242,6 +242,9 @@ def test_the_sequential_strategy_grows_the_tree_of_the_brute_force(name: str, ma
                 load(grower, name, values)
                 grown = grower.grow(n_rows, grower.memory.add_up(n_rows), rules, np.arange(n_features))
                 assert_same(name, grown, nodes, (2, 17))
+                # Histograms are kept for one level, those that nobody subtracts from are given back.
+                made = grower.memory.nodes[: grower.frontier.n_made]
+                assert len(np.unique(made["depth"][made["slot"] >= 0])) <= 1
 
 
 # Single steps

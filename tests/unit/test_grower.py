@@ -11,8 +11,8 @@ from numpy.testing import assert_array_equal
 from packed_rows import random_values
 
 import oracle
-from pvtree.tree_memory import GrownTree
 from pvtree.team import Team
+from pvtree.tree_memory import GrownTree
 
 
 def random_rows(name: str, n_rows: int, n_features: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

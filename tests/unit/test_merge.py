@@ -301,6 +301,24 @@ def test_children_of_a_node_too_large_for_words(name: str, form: np.int64) -> No
     assert [len(rows) > FULL for rows in workers.rows_of] == [True, False, True, False, False]
 
 
+def test_a_parent_that_was_not_merged_just_before_is_not_subtracted_from() -> None:
+    """A wide level is taken in parts: when the second comes, its parents' histograms are gone."""
+    rng = np.random.default_rng(3)
+    name = "gradient real"
+    bins = rng.integers(0, 6, (200, 3))
+    rules = make_rules(name, max_leaves=99)
+    workers = Workers(name, bins, random_values(name, 200, rng), rng.integers(0, 2, 200), 2, rules)
+    merger = Merger(workers, PACKED)
+    merger.check(workers.frontiers[0].allowed_features(), rules)
+    workers.look_at_children(workers.split({0: (0, 2)}))
+    merger.check(workers.frontiers[0].allowed_features(), rules)
+    workers.split({1: (1, 2), 2: (2, 2)})
+    for parent, n_travelled in ((1, 3), (2, 6)):
+        workers.look_at_children(np.array([parent]))
+        for merged in merger.check(workers.frontiers[0].allowed_features(), rules):
+            assert (merged.items.parent == TRAVELS).sum() == n_travelled
+
+
 def test_a_new_tree_knows_nothing_of_the_last() -> None:
     rng = np.random.default_rng(0)
     name = "gradient real"

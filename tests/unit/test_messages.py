@@ -49,6 +49,10 @@ def exchange(
     sent = [post.write() for post in posts]
     for rank, post in enumerate(posts):
         post.read([messages[rank].copy() for messages in sent])
+    for frontier in workers:  # histograms were only kept to write messages
+        a = frontier.memory.arrays
+        assert (frontier.memory.nodes["slot"][: frontier.n_made] == -1).all()
+        assert_array_equal(a["free_slots"][:, -1], [a["n_narrow_slots"], a["n_wide_slots"]])
     for rank, items in enumerate(all_items):
         untouched = np.ones(len(items.arena), bool)
         for row, node in enumerate(workers.row_node):
@@ -144,9 +148,10 @@ def test_a_message_that_packing_would_lengthen_goes_plain() -> None:
     assert n_bytes[0, 1] == plain_bytes(workers, workers.items(1, *WHOLE), 1)
 
 
-def test_few_rows_travel_as_rows() -> None:
+@pytest.mark.parametrize("form", [PACKED, SPARSE])
+def test_few_rows_travel_as_rows(form: np.int64) -> None:
     """Six features of one row: the row itself once, and a bin for each feature, not six histograms."""
     name, bins = "gradient real", np.full((2, 12), 200)
     workers = Workers(name, bins, np.full((2, 2), 9), np.array([0, 1]), 2, make_rules(name))
-    n_bytes = exchange(workers, PACKED, np.array([0, 12]), np.arange(12))
+    n_bytes = exchange(workers, form, np.array([0, 12]), np.arange(12))
     assert n_bytes[0, 1] < 20
