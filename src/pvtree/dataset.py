@@ -13,6 +13,7 @@ import numpy as np
 from pvtree.binning import Thresholds, bin_rows, choose_own_bins, choose_shared_bins, sample_rows
 from pvtree.coarsening import coarsen
 from pvtree.dtypes import BinnedRows
+from pvtree.errors import InvalidDataError
 from pvtree.partition import column_bounds, query_bounds, row_bounds
 from pvtree.team import Team
 
@@ -72,6 +73,8 @@ def make_shard(
     """Bin a worker's part by thresholds that all workers agree on, the same as one worker would choose alone."""
     n_rows, n_features = part.X.shape
     first, stop = (0, n_features) if part.features is None else part.features
+    if part.features is not None and comm is not None:
+        check_columns(part.features, n_features, comm)
     sample = sample_rows(n_rows, part.first_row, part.n_all_rows)
     if comm is None or comm.size == 1:
         thresholds = choose_own_bins(part.X, sample, (0, n_features), categorical, params.max_bin, team)
@@ -85,6 +88,16 @@ def make_shard(
     y = np.ascontiguousarray(part.y, np.float64)
     weight = None if part.weight is None else np.ascontiguousarray(part.weight, np.float64)
     return Shard(data, thresholds, y, weight, part.group, part.first_row, part.n_all_rows, first)
+
+
+def check_columns(features: tuple[int, int], n_features: int, comm: Communicator) -> None:
+    """Workers find the owner of a column by ``column_bounds``; other blocks would give a wrong model."""
+    first, stop = column_bounds(n_features, comm.size)[comm.rank : comm.rank + 2].tolist()
+    if features != (first, stop):
+        raise InvalidDataError(
+            f"Worker {comm.rank} of {comm.size} has columns {features[0]} to {features[1]} of {n_features}; "
+            f"give it columns {first} to {stop}, as split_by_columns does."
+        )
 
 
 def split_by_rows(

@@ -13,6 +13,7 @@ from numpy.testing import assert_array_equal
 from pvtree.comm.local import run
 from pvtree.dataset import Part, Shard, make_shard, split_by_columns, split_by_rows
 from pvtree.dtypes import BLOCK
+from pvtree.errors import InvalidDataError
 from pvtree.team import Team
 
 CODES = {1: 6, 5: 30}
@@ -116,6 +117,12 @@ def test_a_worker_of_columns_does_not_look_at_others() -> None:
         parts.append(Part(hidden, y, features=part.features))
     for shard in shards_of(parts, parameters("attribute")):
         assert_same_thresholds(shard, whole)
+
+
+def test_columns_spread_in_another_way_are_refused() -> None:
+    X, y = rows_of(1, 50, 12), np.zeros(50)
+    with pytest.raises(InvalidDataError, match="give it columns 0 to 6, as split_by_columns does"):
+        shards_of([Part(X, y, features=(0, 4)), Part(X, y, features=(4, 12))], parameters("attribute"))
 
 
 def test_threads_change_nothing() -> None:
