@@ -43,8 +43,7 @@ class Booster:
     def _one(self, iteration: int, grad: np.ndarray, hess: np.ndarray) -> list[Tree]:
         rows, others = self._sample(iteration)
         # A worker that has all columns walks the other rows down the finished tree; else they must come along.
-        lacks_columns = self.params.tree_learner == "attribute" and self.worker.comm.size > 1
-        passengers, walkers = (others, others[:0]) if lacks_columns else (others[:0], others)
+        passengers, walkers = (others, others[:0]) if self.worker.lacks_columns else (others[:0], others)
         trees = []
         for output in range(self.n_outputs):
             grown, tree = self.maker.make(

@@ -123,7 +123,7 @@ class Frontier:
         record["n_families"], record["wanted"] = n_families, wanted
         memory = self.memory
         self.team.for_blocks_with(
-            memory.scratch, kernels.evaluate_items, int(kernels.count_items(record)), record, self.families,
+            memory.scratch, kernels.evaluate_items, memory.arrays["n_blocks"] * int(n_families), record, self.families,
             memory.nodes, memory.best, min_block=1,
         )  # fmt: skip
 
@@ -134,13 +134,10 @@ class Frontier:
 
     def search_own_features(self) -> None:
         """The best split of each node among this worker's features, where it has all rows of them."""
-        memory, a = self.memory, self.memory.arrays
+        memory = self.memory
         memory.best["gain"] = -np.inf  # a worker without columns has no group that would say so
         self._evaluate_families(self.tree, WANT_BEST)
-        kernels.take_best_groups(
-            self.row_node, memory.n_groups, memory.nodes, memory.best, a["best_sums"], a["best_set"], a["left_sums"],
-            a["left_set"],
-        )  # fmt: skip
+        kernels.take_best_groups(self.row_node, memory.n_groups, self.tree, memory.nodes, memory.best)
 
     def local_gains(self) -> np.ndarray:
         """float64 (n_rows, n_features): of the best split by this worker's own rows, -inf where there is none."""
@@ -185,10 +182,7 @@ class Frontier:
             memory.scratch, search_items, self.n_rows, self.row_node, elected.start, elected.feature, items.start,
             items.feature, items.place, items.arena, self.tree, memory.nodes, memory.best, min_block=1,
         )  # fmt: skip
-        a = memory.arrays
-        kernels.take_best_groups(
-            self.row_node, 1, memory.nodes, memory.best, a["best_sums"], a["best_set"], a["left_sums"], a["left_set"]
-        )
+        kernels.take_best_groups(self.row_node, 1, self.tree, memory.nodes, memory.best)
         self.tree["n_groups"] = memory.n_groups
         self._row_before[:] = -1
         self._row_before[self.row_node] = np.arange(self.n_rows)

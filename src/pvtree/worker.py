@@ -16,6 +16,11 @@ class Worker:
     comm: Communicator  # to all workers
     by_rows: Communicator  # to the workers that hold other rows; alone where every worker has all rows
 
+    @property
+    def lacks_columns(self) -> bool:
+        """Whether others hold the rest of this worker's columns, and not of its rows."""
+        return self.by_rows.size < self.comm.size
+
     @classmethod
     def of(cls, team: Team, comm: Communicator, tree_learner: str) -> Worker:
         return cls(team, comm, Solo() if tree_learner == "attribute" else comm)

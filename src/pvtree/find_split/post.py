@@ -39,22 +39,22 @@ class Post:
     ) -> None:
         self.frontier, self.items, self.form, self.rank, self.n_workers = frontier, items, form, rank, n_workers
         memory = frontier.memory
-        self.travels = items.parent == kernels.TRAVELS
-        row = np.repeat(np.arange(frontier.n_rows), np.diff(items.start))[self.travels]
+        travels = items.parent == kernels.TRAVELS
+        row = np.repeat(np.arange(frontier.n_rows), np.diff(items.start))[travels]
         # Items that travel, by row and worker that they go to.
         self.n_items = np.zeros((frontier.n_rows, n_workers), np.int64)
-        np.add.at(self.n_items, (row, owner[items.feature[self.travels]]), 1)
+        np.add.at(self.n_items, (row, owner[items.feature[travels]]), 1)
         self.most_rows = int(kernels.MOST_ROWS_PER_BIN) * memory.arrays["stride"]
         self.known = (owner, frontier.row_node, items.start, items.feature, items.parent)
+        self.plain = [self._plain_words(to) for to in range(n_workers)]  # length of each worker's message, unpacked
         self.sums = np.empty(int(self.n_items.max(initial=0)) * memory.layout.n_fields * N_BINS, np.int64)
         self.scratch = (memory.scratch[0], wire_scratch(memory.layout.n_planes), rows_scratch(self.most_rows))
 
     def write(self) -> list[np.ndarray]:
         """Bytes for each worker; what goes to this worker itself is plain."""
         frontier, memory = self.frontier, self.frontier.memory
-        plain = [self._plain_words(to) for to in range(self.n_workers)]
         form = np.array([kernels.PLAIN if to == self.rank else self.form for to in range(self.n_workers)])
-        n_words = np.where(form == kernels.PLAIN, plain, self._most_words())
+        n_words = np.where(form == kernels.PLAIN, self.plain, self._most_words())
         start = np.concatenate(([0], np.cumsum(n_words)))
         words = np.empty(start[-1], np.int64)
         at = np.zeros(self.n_workers, np.int64)
@@ -71,15 +71,15 @@ class Post:
         for to in range(self.n_workers):
             message = words[start[to] : start[to + 1]]
             n_bytes = (int(at[to]) + 7) // 8
-            if form[to] != kernels.PLAIN and n_bytes >= 8 * plain[to]:  # no shorter: then plain
-                message, n_bytes = self._to_plain(to, message, plain[to]), 8 * plain[to]
+            if form[to] != kernels.PLAIN and n_bytes >= 8 * self.plain[to]:  # no shorter: then plain
+                message, n_bytes = self._to_plain(to, message), 8 * self.plain[to]
             messages.append(message.view(np.uint8)[:n_bytes])
         return messages
 
     def read(self, received: list[np.ndarray]) -> None:
         """Add up what all workers sent, in the arena of the items."""
         frontier, memory, items = self.frontier, self.frontier.memory, self.items
-        plain = 8 * self._plain_words(self.rank)
+        plain = 8 * self.plain[self.rank]
         # A message of any other form is shorter than a plain one, or it would have been sent plain.
         form = np.array([self.form if len(message) < plain else kernels.PLAIN for message in received])
         n_words = np.array([len(message) // 8 + 2 for message in received])  # readers may look a word ahead
@@ -122,8 +122,8 @@ class Post:
         as_rows = max_bits_of_rows.py_func(few, self.n_items) // 64 + 1
         return np.maximum(self.n_items * histogram[:, None] + 2, as_rows).sum(axis=0) + 2
 
-    def _to_plain(self, to: int, message: np.ndarray, n_words: int) -> np.ndarray:
-        plain = np.empty(n_words, np.int64)
+    def _to_plain(self, to: int, message: np.ndarray) -> np.ndarray:
+        plain = np.empty(self.plain[to], np.int64)
         kernels.to_plain(
             to, self.form, *self.known, self.frontier.tree, self.frontier.memory.nodes, *self.scratch, message,
             message.view(np.uint64), self.sums, plain,

@@ -8,8 +8,8 @@ import math
 import numpy as np
 
 from pvtree.dtypes import BLOCK, N_BINS, NONE, ONE, ZERO
-from pvtree.kernels.evaluate import can_split, count_groups, evaluate_group, is_worth_keeping
-from pvtree.kernels.grow import free_slot, set_family, take_slot
+from pvtree.kernels.evaluate import can_split, evaluate_group, is_worth_keeping
+from pvtree.kernels.grow import begin_children, free_parent, free_slot, set_family, take_best, take_slot
 from pvtree.kernels.hashing import hash_pair, sample_features
 from pvtree.kernels.intrinsics import int64_at, uint8_at, uint32_at, uint64_at
 from pvtree.kernels.jit import njit
@@ -36,18 +36,9 @@ def make_children(parents, n_made, trees, nodes, sums, left_sums):
     tree = trees[0]
     for i in range(len(parents)):
         parent, left = parents[i], n_made + 2 * i
-        nodes[parent].left_child = left
+        begin_children(parent, left, tree.n_fields, nodes, sums, left_sums)
         for child in range(left, left + 2):
-            nodes[child].buffer = 1 - nodes[parent].buffer
-            nodes[child].depth = nodes[parent].depth + 1
-            nodes[child].path = hash_pair(nodes[parent].path, child - left)
-            nodes[child].slot, nodes[child].is_wide, nodes[child].left_child = -1, 0, 0
-            nodes[child].gain = -math.inf
             nodes[child].n_rows = 0
-        for j in range(tree.n_fields):
-            sums[left, j] = left_sums[parent, j]
-            sums[left + 1, j] = sums[parent, j] - left_sums[parent, j]
-        for child in range(left, left + 2):
             for j in range(tree.n_planes):
                 nodes[child].n_rows += sums[child, j]
             nodes[child].is_open = can_split(child, tree, nodes)
@@ -193,9 +184,7 @@ def free_parents(n_families, trees, families, nodes):
     for i in range(n_families):
         family = families[i]
         if family.sibling >= 0:
-            heir = nodes[family.sibling]
-            if heir.slot != family.slot or heir.is_wide != family.slot_wide:
-                free_slot(family.slot, family.slot_wide, trees[0])
+            free_parent(family, trees[0], nodes)
 
 
 @njit
@@ -231,28 +220,13 @@ def evaluate_items(start, stop, trees, families, nodes, best, scratches):
 
 
 @njit
-def count_items(trees):
-    return count_groups(trees[0]) * trees[0].n_families
-
-
-@njit
-def take_best_groups(row_node, n_groups, nodes, best, best_sums, best_set, left_sums, left_set):
-    """The best candidate of all groups becomes the node's split; the first of equals has the lowest feature."""
+def take_best_groups(row_node, n_groups, trees, nodes, best):
+    """Every open node gets the best candidate of its groups of features; the others have none."""
     for row in range(len(row_node)):
         node = row_node[row]
         nodes[node].gain = -math.inf
-        if not nodes[node].is_open:
-            continue
-        winner = 0
-        for group in range(1, n_groups):
-            if best[row, group].gain > best[row, winner].gain:
-                winner = group
-        nodes[node].gain = best[row, winner].gain
-        nodes[node].feature = best[row, winner].feature
-        nodes[node].split_bin = best[row, winner].split_bin
-        nodes[node].default_left = best[row, winner].default_left
-        left_sums[node, :] = best_sums[row * n_groups + winner]
-        left_set[node, :] = best_set[row * n_groups + winner]
+        if nodes[node].is_open:
+            take_best(row, node, n_groups, trees[0], nodes, best)
 
 
 @njit

@@ -106,10 +106,10 @@ def give_slot(node, parent_slot, parent_wide, tree, nodes):
 
 
 @njit
-def take_best(row, node, tree, nodes, best):
+def take_best(row, node, n_groups, tree, nodes, best):
     """The best candidate of all groups becomes the node's split; the first of equals has the lowest feature."""
     winner = 0
-    for group in range(1, count_groups(tree)):
+    for group in range(1, n_groups):
         if best[row, group].gain > best[row, winner].gain:
             winner = group
     nodes[node].gain = best[row, winner].gain
@@ -168,16 +168,22 @@ def begin_evaluation(tree, families, nodes):
 
 
 @njit
+def free_parent(family, tree, nodes):
+    """Give back the place of the parent's histogram, unless the child got by subtraction took it over."""
+    heir = nodes[family.sibling]
+    if heir.slot != family.slot or heir.is_wide != family.slot_wide:
+        free_slot(family.slot, family.slot_wide, tree)
+
+
+@njit
 def finish_evaluation(tree, families, nodes, best):
     """The best of each node's candidates becomes its split; nodes with a split wait for their turn."""
     for i in range(tree.n_families):
         family = families[i]
-        take_best(family.row, family.node, tree, nodes, best)
+        take_best(family.row, family.node, count_groups(tree), tree, nodes, best)
         if family.sibling >= 0:
-            take_best(family.sibling_row, family.sibling, tree, nodes, best)
-            heir = nodes[family.sibling]
-            if heir.slot != family.slot or heir.is_wide != family.slot_wide:
-                free_slot(family.slot, family.slot_wide, tree)
+            take_best(family.sibling_row, family.sibling, count_groups(tree), tree, nodes, best)
+            free_parent(family, tree, nodes)
     open_leaf(tree.left, tree, nodes)
     if tree.right >= 0:
         open_leaf(tree.right, tree, nodes)
@@ -216,6 +222,21 @@ def place_chunks(tree):
 
 
 @njit
+def begin_children(parent, left, n_fields, nodes, sums, left_sums):
+    """Two new nodes, as far as the parent and its split tell."""
+    nodes[parent].left_child = left
+    for child in range(left, left + 2):
+        nodes[child].buffer = 1 - nodes[parent].buffer
+        nodes[child].depth = nodes[parent].depth + 1
+        nodes[child].path = hash_pair(nodes[parent].path, child - left)
+        nodes[child].slot, nodes[child].is_wide, nodes[child].left_child = -1, 0, 0
+        nodes[child].gain = -math.inf
+    for j in range(n_fields):
+        sums[left, j] = left_sums[parent, j]
+        sums[left + 1, j] = sums[parent, j] - left_sums[parent, j]
+
+
+@njit
 def make_children(tree, nodes):
     """Two new nodes that share the parent's rows and sums."""
     sums = int64_at(tree.sums, (tree.n_nodes, tree.n_fields))
@@ -225,19 +246,11 @@ def make_children(tree, nodes):
     tree.n_made += 2
     tree.n_leaves += 1
     middle = tree.start + tree.n_left
-    nodes[parent].left_child = left
+    begin_children(parent, left, tree.n_fields, nodes, sums, left_sums)
     for child in range(left, left + 2):
         nodes[child].start = tree.start if child == left else middle
         nodes[child].stop = middle if child == left else tree.stop
         nodes[child].n_rows = nodes[child].stop - nodes[child].start
-        nodes[child].buffer = 1 - tree.buffer
-        nodes[child].depth = nodes[parent].depth + 1
-        nodes[child].path = hash_pair(nodes[parent].path, child - left)
-        nodes[child].slot, nodes[child].is_wide, nodes[child].left_child = -1, 0, 0
-        nodes[child].gain = -math.inf
-    for j in range(tree.n_fields):
-        sums[left, j] = left_sums[parent, j]
-        sums[left + 1, j] = sums[parent, j] - left_sums[parent, j]
 
 
 @njit

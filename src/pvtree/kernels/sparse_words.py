@@ -30,22 +30,18 @@ def put_sparse(hist, base, step, is_wide, n_bins, tree, out, at):
     at += _N_BITMAP_WORDS
     counts = hist[base:][: n_bins + 1]
     if tree.n_planes == 1:
-        first = at
         for b in range(n_bins + 1):
             word = counts[b]
             out[at] = word
             is_used = np.int64(word != 0)
             bitmap[(b + 1) >> 6] |= is_used << ((b + 1) & 63)
             at += is_used
-        n_used = at - first
     else:
-        n_used = ZERO
         for b in range(n_bins + 1):
             is_used = ZERO
             for plane in range(tree.n_planes):
                 is_used |= np.int64(hist[base + plane * step + b] != 0)
             bitmap[(b + 1) >> 6] |= is_used << ((b + 1) & 63)
-            n_used += is_used
         at = put_used(counts, bitmap, n_bins, out, at)
     for j in range(1, n_words):
         at = put_used(hist[base + j * step :][: n_bins + 1], bitmap, n_bins, out, at)
