@@ -11,17 +11,16 @@ import numpy as np
 
 from pvtree.dtypes import BLOCK, N_BINS, BinnedRows
 from pvtree.errors import InvalidDataError
-from pvtree.kernels.binning import bin_columns, choose_thresholds, copy_columns, drop_missing
-from pvtree.kernels.hashing import keep_rows
+from pvtree.kernels.binning import bin_columns, choose_thresholds, drop_missing
 from pvtree.partition import column_bounds
+from pvtree.sources import Source, as_source
 from pvtree.team import LITTLE_WORK, Team
 
 if TYPE_CHECKING:
     from pvtree.comm import Communicator
 
-SAMPLE_ROWS = 200_000  # enough that a quantile of 1/255 is known to a few per cent
+SAMPLE_BYTES = 2**26  # of the sample that a worker holds at a time where it has all rows
 IN_FLIGHT = 2**24  # bytes of the sample that a worker sends, and that it receives, in one exchange
-_SAMPLE_KEY = 0x5EED_B125
 
 
 @dataclass(frozen=True)
@@ -47,24 +46,8 @@ def block_starts(n_features: int, n_threads: int) -> np.ndarray:
     return np.minimum(np.arange(n_blocks + 1) * n_quads // n_blocks * 4, n_features)
 
 
-def hashed_rows(n_rows: int, first_row: int, n_all_rows: int, about: int) -> np.ndarray:
-    """Of the rows from ``first_row`` on those whose hashed global id falls under a limit that ``about`` so many of
-    all rows meet: together the workers take the same set however rows are spread."""
-    if n_all_rows <= about:
-        return np.arange(n_rows)
-    kept = np.empty(n_rows, np.bool_)
-    limit = np.uint64(int(about / n_all_rows * 2.0**64))
-    keep_rows(0, n_rows, np.uint64(_SAMPLE_KEY), limit, first_row, kept)
-    return np.flatnonzero(kept)
-
-
-def sample_rows(n_rows: int, first_row: int = 0, n_all_rows: int | None = None) -> np.ndarray:
-    """The rows that decide the thresholds."""
-    return hashed_rows(n_rows, first_row, n_rows if n_all_rows is None else n_all_rows, SAMPLE_ROWS)
-
-
 def choose_own_bins(
-    X: np.ndarray,
+    X: np.ndarray | Source,
     sample: np.ndarray,
     own: tuple[int, int],
     categorical: Mapping[int, int],
@@ -75,27 +58,33 @@ def choose_own_bins(
     """Thresholds where this worker has all rows of its ``own`` columns (first, stop); it is told the others'."""
     thresholds = _undecided(X.shape[1], categorical)
     features = np.arange(*own)[thresholds.is_categorical[slice(*own)] == 0]
-
-    def choose(start: int, stop: int) -> None:
-        columns = np.empty((BLOCK, len(sample)))
-        for first in range(start, stop, int(BLOCK)):
-            together = features[first : min(first + int(BLOCK), stop)]
-            copy_columns(X, sample, together, columns)
-            for feature, values in zip(together, columns, strict=False):
-                _choose(thresholds, feature, values, max_bin)
-
+    source = as_source(X)
     little = len(sample) * len(features) < LITTLE_WORK
-    team.for_blocks(choose, len(features), min_block=max(1, len(features) if little else 1))
+    # Few columns at a time, to bound the memory, but enough for all threads: each time all rows are gone through.
+    most = max(int(BLOCK) * team.n_threads, SAMPLE_BYTES // max(1, 8 * len(sample)))
+    n_rounds = max(1, -(-len(features) // most))
+    at_once = max(1, -(-len(features) // n_rounds))
+    columns = np.empty((at_once, len(sample)))
+    for first in range(0, len(features), at_once):
+        together = features[first : first + at_once]
+        source.sample_columns(sample, together, columns[: len(together)], team)
+        _choose_all(thresholds, together, columns, max_bin, team, min_block=len(together) if little else 1)
     if comm is not None:
         _exchange(thresholds, features, comm)
     return thresholds
 
 
 def choose_shared_bins(
-    X: np.ndarray, sample: np.ndarray, categorical: Mapping[int, int], max_bin: int, team: Team, comm: Communicator
+    X: np.ndarray | Source,
+    sample: np.ndarray,
+    categorical: Mapping[int, int],
+    max_bin: int,
+    team: Team,
+    comm: Communicator,
 ) -> Thresholds:
     """Thresholds where rows are spread: each column's sample is gathered on one worker, who tells the others."""
-    dtype, most = _agree(X, len(sample), comm)
+    source = as_source(X)
+    dtype, most = _agree(source, len(sample), comm)
     thresholds = _undecided(X.shape[1], categorical)
     ordered = np.flatnonzero(thresholds.is_categorical == 0)
     bounds = column_bounds(len(ordered), comm.size)
@@ -103,27 +92,31 @@ def choose_shared_bins(
     at_once = max(1, IN_FLIGHT // max(1, dtype.itemsize * most * comm.size))
     for start in range(0, int(np.diff(bounds).max()), at_once):
         wanted = [ordered[first:stop][start : start + at_once] for first, stop in pairwise(bounds)]
-        gathered = comm.alltoall([_columns(X, sample, features, dtype, team) for features in wanted], "bins")
+        gathered = comm.alltoall(_columns(source, sample, wanted, dtype, team), "bins")
         _choose_gathered(thresholds, wanted[comm.rank], gathered, max_bin, team)
     _exchange(thresholds, ordered[bounds[comm.rank] : bounds[comm.rank + 1]], comm)
     return thresholds
 
 
-def bin_rows(X: np.ndarray, thresholds: Thresholds, first: int, stop: int, team: Team) -> BinnedRows:
-    """Bin all rows of the columns ``first`` to ``stop``, block by block, each on one thread."""
-    n_rows, n_features = X.shape[0], stop - first
+def bin_rows(X: np.ndarray | Source, thresholds: Thresholds, first: int, stop: int, team: Team) -> BinnedRows:
+    """Bin all rows of the columns ``first`` to ``stop``, part by part; in each part every block is one thread's."""
+    source = as_source(X)
+    n_rows, n_features = source.shape[0], stop - first
     upper, n_bins = thresholds.upper[first:stop], thresholds.n_bins[first:stop]
     is_categorical = thresholds.is_categorical[first:stop]
     starts = block_starts(n_features, team.n_threads if n_rows * n_features >= LITTLE_WORK else 1)
     n_blocks = len(starts) - 1
     bins = np.zeros((n_blocks, n_rows * BLOCK), np.uint8)
 
-    def bin_blocks(first_block: int, last_block: int) -> None:
-        for block in range(first_block, last_block):
-            own = slice(int(starts[block]), int(starts[block + 1]))
-            bin_columns(X, first + own.start, is_categorical[own], n_bins[own], upper[own], bins[block])
+    def bin_blocks(first_block: int, last_block: int, part: int, rows: slice) -> None:
+        with source.reading(part) as read:
+            for block in range(first_block, last_block):
+                own = slice(int(starts[block]), int(starts[block + 1]))
+                matrix, columns = read(np.arange(first + own.start, first + own.stop))
+                bin_columns(matrix, columns[0], is_categorical[own], n_bins[own], upper[own], bins[block, rows])
 
-    team.for_blocks(bin_blocks, n_blocks, min_block=1)
+    for part, (begin, end) in enumerate(pairwise((source.bounds * BLOCK).tolist())):
+        team.for_blocks(bin_blocks, n_blocks, part, slice(begin, end), min_block=1)
     return BinnedRows(bins, starts, n_bins, is_categorical)
 
 
@@ -144,6 +137,18 @@ def _choose(thresholds: Thresholds, feature: int, values: np.ndarray, max_bin: i
     thresholds.n_bins[feature] = 1 + choose_thresholds(known, max_bin, thresholds.upper[feature])
 
 
+def _choose_all(
+    thresholds: Thresholds, features: np.ndarray, columns: np.ndarray, max_bin: int, team: Team, min_block: int
+) -> None:
+    """Choose the thresholds of ``features`` from their samples, which are overwritten."""
+
+    def choose(first: int, stop: int) -> None:
+        for c in range(first, stop):
+            _choose(thresholds, features[c], columns[c], max_bin)
+
+    team.for_blocks(choose, len(features), min_block=min_block)
+
+
 def _choose_gathered(
     thresholds: Thresholds, features: np.ndarray, gathered: list[np.ndarray], max_bin: int, team: Team
 ) -> None:
@@ -161,7 +166,7 @@ def _choose_gathered(
     team.for_blocks(choose, len(features), min_block=1)
 
 
-def _agree(X: np.ndarray, n_sampled: int, comm: Communicator) -> tuple[np.dtype, int]:
+def _agree(X: Source, n_sampled: int, comm: Communicator) -> tuple[np.dtype, int]:
     """The dtype that values travel as and the most sampled rows of any worker; all must have the same columns."""
     is_wide = n_sampled > 0 and X.dtype != np.float32  # whoever has no rows has no say
     most = comm.allreduce(np.array([is_wide, n_sampled, X.shape[1], -X.shape[1]], np.int64), "bins", "max")
@@ -172,17 +177,14 @@ def _agree(X: np.ndarray, n_sampled: int, comm: Communicator) -> tuple[np.dtype,
     return np.dtype(np.float64 if most[0] else np.float32), int(most[1])
 
 
-def _columns(X: np.ndarray, sample: np.ndarray, features: np.ndarray, dtype: np.dtype, team: Team) -> np.ndarray:
-    """The sample of some columns one after the other, as it travels."""
-    columns = np.empty((len(features), len(sample)), dtype)
-
-    def copy(start: int, stop: int) -> None:
-        for first in range(start, stop, int(BLOCK)):  # one row of 16 columns is a cache line or two
-            last = min(first + int(BLOCK), stop)
-            copy_columns(X, sample, features[first:last], columns[first:last])
-
-    team.for_blocks(copy, len(features), min_block=int(BLOCK))
-    return columns.ravel()
+def _columns(
+    source: Source, sample: np.ndarray, wanted: list[np.ndarray], dtype: np.dtype, team: Team
+) -> list[np.ndarray]:
+    """For each owner the sample of the columns wanted, one after the other; all are read in one pass over the rows."""
+    columns = np.empty((sum(map(len, wanted)), len(sample)), dtype)
+    source.sample_columns(sample, np.concatenate(wanted), columns, team)
+    cuts = np.cumsum([0, *map(len, wanted)])
+    return [columns[start:stop].ravel() for start, stop in pairwise(cuts)]
 
 
 def _exchange(thresholds: Thresholds, features: np.ndarray, comm: Communicator) -> None:

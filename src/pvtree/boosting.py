@@ -61,7 +61,7 @@ class Booster:
     def _sample(self, iteration: int) -> tuple[np.ndarray | None, np.ndarray]:
         """Rows that grow this iteration's trees (None for all), and the others, which only get their outputs."""
         n_rows = self.shard.n_rows
-        rows = subsample_rows(self.params, iteration, n_rows, self.shard.first_row, self.team)
+        rows = subsample_rows(self.params, iteration, self.shard.ids, self.team)
         rows = counted_rows(rows, self.shard.counted)
         if rows is not None and draws_rows(self.params) and is_empty(rows, self.worker.by_rows):
             rows = counted_rows(None, self.shard.counted)

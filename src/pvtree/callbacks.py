@@ -51,6 +51,10 @@ class early_stopping:
     If none runs out, the best iteration of the first watched metric is kept.
     """
 
+    # A training that goes on from a checkpoint shows it the results of past iterations again, so that it remembers
+    # what it would have. Callbacks without this attribute are not called again for what is past.
+    replays = True
+
     def __init__(
         self,
         stopping_rounds: int,

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pvtree.binning import Thresholds, bin_rows, choose_own_bins, choose_shared_bins, sample_rows
+from pvtree.binning import Thresholds, bin_rows, choose_own_bins, choose_shared_bins
 from pvtree.coarsening import coarsen
 from pvtree.dtypes import BinnedRows
 from pvtree.errors import InvalidDataError
 from pvtree.partition import column_bounds, query_bounds, row_bounds
+from pvtree.row_ids import RowIds
+from pvtree.sources import Source, as_source
 from pvtree.team import Team
 
 if TYPE_CHECKING:
@@ -26,31 +28,27 @@ if TYPE_CHECKING:
 class Part:
     """What one worker is given: a block of the rows with all columns, or all rows of a block of the columns."""
 
-    X: np.ndarray  # (n_rows, n_all_features), encoded: categorical columns hold bin numbers, 0 or NaN for missing
+    # (n_rows, n_all_features), encoded: categorical columns hold bin numbers, 0 or NaN for missing
+    X: np.ndarray | Source
     y: np.ndarray
     weight: np.ndarray | None = None
     group: np.ndarray | None = None
-    first_row: int = 0  # the place of its first row in the whole data
-    n_all_rows: int = -1  # over all workers; -1: there are no other rows
+    ids: RowIds | None = None  # where its rows stand in the whole data; None: there are no other rows
     # Where columns are spread: (first, stop) of those that this worker looks at and keeps. None where rows are.
     features: tuple[int, int] | None = None
-
-    def __post_init__(self) -> None:
-        if self.n_all_rows < 0:
-            object.__setattr__(self, "n_all_rows", len(self.y))
+    before_spread: Part | None = None  # the rows that this worker had before columns were spread
 
 
 @dataclass(frozen=True)
 class Shard:
-    """What one worker trains on. Random choices hash ``first_row + row``, the row's place in the whole data."""
+    """What one worker trains on."""
 
     data: BinnedRows  # of the worker's own features
     thresholds: Thresholds  # of all features
     y: np.ndarray  # float64 (n_rows,)
     weight: np.ndarray | None  # float64 (n_rows,)
     group: np.ndarray | None  # int64: rows of each query, in order
-    first_row: int
-    n_all_rows: int
+    ids: RowIds
     first_feature: int  # of the worker's own features; 0 unless columns are spread
 
     @property
@@ -71,11 +69,12 @@ def make_shard(
     part: Part, categorical: Mapping[int, int], params: Params, team: Team, comm: Communicator | None = None
 ) -> Shard:
     """Bin a worker's part by thresholds that all workers agree on, the same as one worker would choose alone."""
-    n_rows, n_features = part.X.shape
+    n_features = part.X.shape[1]
     first, stop = (0, n_features) if part.features is None else part.features
     if part.features is not None and comm is not None:
         check_columns(part.features, n_features, comm)
-    sample = sample_rows(n_rows, part.first_row, part.n_all_rows)
+    ids = _ids(part)
+    sample = ids.sample()
     if comm is None or comm.size == 1:
         thresholds = choose_own_bins(part.X, sample, (0, n_features), categorical, params.max_bin, team)
     elif part.features is None:
@@ -87,7 +86,7 @@ def make_shard(
         data, thresholds = coarsen(data, thresholds, sample, params, team, comm)
     y = np.ascontiguousarray(part.y, np.float64)
     weight = None if part.weight is None else np.ascontiguousarray(part.weight, np.float64)
-    return Shard(data, thresholds, y, weight, part.group, part.first_row, part.n_all_rows, first)
+    return Shard(data, thresholds, y, weight, part.group, ids, first)
 
 
 def check_columns(features: tuple[int, int], n_features: int, comm: Communicator) -> None:
@@ -101,7 +100,7 @@ def check_columns(features: tuple[int, int], n_features: int, comm: Communicator
 
 
 def split_by_rows(
-    X: np.ndarray, y: np.ndarray, weight: np.ndarray | None, group: np.ndarray | None, n_workers: int
+    X: np.ndarray | Source, y: np.ndarray, weight: np.ndarray | None, group: np.ndarray | None, n_workers: int
 ) -> list[Part]:
     """Contiguous blocks of rows, whole queries where there are queries; views, not copies."""
     n_rows = len(y)
@@ -112,15 +111,60 @@ def split_by_rows(
         groups = [group[start:stop] for start, stop in pairwise(queries)]
     return [
         Part(
-            X[start:stop], y[start:stop], None if weight is None else weight[start:stop], its_group, int(start), n_rows
+            X[start:stop],
+            y[start:stop],
+            None if weight is None else weight[start:stop],
+            its_group,
+            RowIds.consecutive(stop - start, start, n_rows),
         )
-        for (start, stop), its_group in zip(pairwise(rows), groups, strict=True)
+        for (start, stop), its_group in zip(pairwise(rows.tolist()), groups, strict=True)
     ]
 
 
 def split_by_columns(
-    X: np.ndarray, y: np.ndarray, weight: np.ndarray | None, group: np.ndarray | None, n_workers: int
+    X: np.ndarray | Source, y: np.ndarray, weight: np.ndarray | None, group: np.ndarray | None, n_workers: int
 ) -> list[Part]:
     """All rows for every worker, each to keep a contiguous block of the columns."""
     bounds = column_bounds(X.shape[1], n_workers)
     return [Part(X, y, weight, group, features=(int(first), int(stop))) for first, stop in pairwise(bounds)]
+
+
+def spread_columns(part: Part, comm: Communicator) -> Part:
+    """Workers that have some rows each get all rows instead, each of its own block of the columns."""
+    source = as_source(part.X)
+    n_features = source.shape[1]
+    bounds = column_bounds(n_features, comm.size).tolist()
+    is_wide = comm.allreduce(np.array([len(source) > 0 and source.dtype != np.float32]), "rows", "max")[0]
+    matrix = source.matrix().astype(np.float64 if is_wide else np.float32, copy=False)
+    to_each = [matrix[:, first:stop].ravel() for first, stop in pairwise(bounds)]
+    first, stop = bounds[comm.rank : comm.rank + 2]
+    # Column after column, as memory that is never touched, that of the other workers' columns, is never taken.
+    X = np.empty((_ids(part).n_all, n_features), matrix.dtype, order="F")
+    numbers = comm.allgather(_ids(part).numbers(), "rows")
+    for its_numbers, rows in zip(numbers, comm.alltoall(to_each, "rows"), strict=True):
+        X[its_numbers, first:stop] = rows.reshape(len(its_numbers), stop - first)
+    y = in_order(part.y, part, comm)
+    weight = None if part.weight is None else in_order(part.weight, part, comm)
+    return Part(X, y, weight, _all_queries(part, comm), features=(first, stop), before_spread=part)
+
+
+def in_order(values: np.ndarray, part: Part, comm: Communicator) -> np.ndarray:
+    """The values of all workers' rows, in the order of the whole data."""
+    numbers = np.concatenate(comm.allgather(_ids(part).numbers(), "rows"))
+    gathered = np.concatenate(comm.allgather(np.ascontiguousarray(values, np.float64), "rows"))
+    ordered = np.empty_like(gathered)
+    ordered[numbers] = gathered
+    return ordered
+
+
+def _all_queries(part: Part, comm: Communicator) -> np.ndarray | None:
+    if part.group is None:
+        return None
+    numbers = _ids(part).numbers()
+    begins = numbers[np.concatenate(([0], np.cumsum(part.group)[:-1])).astype(np.int64)] if len(numbers) else numbers
+    queries = np.concatenate(comm.allgather(np.column_stack([begins, part.group]).astype(np.int64), "rows"))
+    return np.ascontiguousarray(queries[np.argsort(queries[:, 0]), 1])
+
+
+def _ids(part: Part) -> RowIds:
+    return RowIds.consecutive(len(part.y)) if part.ids is None else part.ids

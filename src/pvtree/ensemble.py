@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -11,19 +12,23 @@ from typing import Any
 import numpy as np
 
 from pvtree.boosting import Booster
-from pvtree.callbacks import EarlyStopException
+from pvtree.callbacks import EarlyStopException, EvalResult
+from pvtree.checkpoint import Checkpoint, fingerprint
 from pvtree.comm import Communicator, Solo, TrafficReport, local
 from pvtree.comm.traffic import report
-from pvtree.dataset import Part, Shard, make_shard, split_by_columns, split_by_rows
+from pvtree.dataset import Part, Shard, in_order, make_shard, split_by_columns, split_by_rows, spread_columns
+from pvtree.evaluating import EvalSet, Evaluator
 from pvtree.find_split import Votes
 from pvtree.forest import Planter, plant_forest
 from pvtree.growing import TreeMaker
 from pvtree.metrics import CustomMetric, Metric
 from pvtree.model import Model, Tree
 from pvtree.params import Params
+from pvtree.row_ids import RowIds
 from pvtree.skew import warn_if_skewed
+from pvtree.sources import Source, as_source
 from pvtree.team import Team
-from pvtree.watching import Callback, EvalSet, Watch
+from pvtree.watching import Callback, Watch
 from pvtree.worker import Worker
 
 
@@ -49,11 +54,33 @@ class Job:
     feature_names: Sequence[str] | None = None
     init_model: Model | None = None
     is_watched: bool = False  # whether worker 0 may stop the training before its end
+    classes: Sequence[Any] | None = None
+    categories: Mapping[int, Sequence[Any]] = field(default_factory=dict)
+    checkpoint: Checkpoint | None = None
 
     @property
     def first(self) -> int:
         """The number of the first iteration."""
         return 0 if self.init_model is None else self.init_model.n_iterations
+
+    @property
+    def stop(self) -> int:
+        """One past the number of the last iteration."""
+        return self.first + self.params.n_estimators
+
+    def model(self, trees: Sequence[Tree], n_features: int, n_outputs: int, init_score: np.ndarray) -> Model:
+        params = self.params
+        return Model(
+            trees=tuple(trees),
+            objective=params.objective if isinstance(params.objective, str) else "custom",
+            ensemble=params.ensemble,
+            n_features=n_features,
+            n_outputs=n_outputs,
+            init_score=init_score,
+            feature_names=None if self.feature_names is None else tuple(self.feature_names),
+            classes=None if self.classes is None else tuple(self.classes),
+            categories={k: tuple(v) for k, v in self.categories.items()},
+        )
 
 
 @dataclass(frozen=True)
@@ -63,19 +90,21 @@ class Trained:
     trees: list[Tree]
     n_outputs: int
     init_score: np.ndarray
-    stop: EarlyStopException | None  # known to worker 0 alone
+    stop: EarlyStopException | None
+    history: list[list[EvalResult]]  # of each iteration
     timings: dict[str, float]
     traffic: TrafficReport
     votes: list[Votes] | None
 
 
 def train(
-    X: np.ndarray,
+    X: np.ndarray | Source,
     y: np.ndarray,
     params: Params,
     *,
     weight: np.ndarray | None = None,
     group: np.ndarray | None = None,
+    ids: RowIds | None = None,
     categorical: Mapping[int, int] | None = None,
     feature_names: Sequence[str] | None = None,
     classes: Sequence[Any] | None = None,
@@ -84,95 +113,131 @@ def train(
     metrics: Sequence[Metric | CustomMetric] = (),
     callbacks: Sequence[Callback] = (),
     init_model: Model | None = None,
+    checkpoint: Checkpoint | None = None,
+    comm: Communicator | None = None,
 ) -> TrainResult:
-    """Train on rows held by this process, on ``n_workers`` virtual machines that are threads of it.
+    """Train on the rows of this process and of those at the other ends of ``comm``, all of which call this.
 
-    X is encoded: categorical columns hold bin numbers, 0 for missing.
+    Alone, on ``n_workers`` virtual machines that are threads of this process. X is encoded: categorical columns hold
+    bin numbers, 0 for missing; ``ids`` tells where its rows stand among those of all workers.
     """
     is_watched = bool(eval_sets or callbacks)
-    job = Job(params, categorical or {}, feature_names, init_model, is_watched)
-    spread = split_by_columns if params.tree_learner == "attribute" else split_by_rows
-    parts = spread(X, y, weight, group, params.n_workers)
-    history: dict[str, dict[str, list[float]]] = {}
+    job = Job(params, categorical or {}, feature_names, init_model, is_watched, classes, categories or {}, checkpoint)
+    if comm is not None and comm.size > 1:
+        part = Part(X, y, weight, group, ids)
+        part = spread_columns(part, comm) if params.tree_learner == "attribute" else part
+        trained = train_worker(part, job, comm, eval_sets, metrics, callbacks)
+    else:
+        spread = split_by_columns if params.tree_learner == "attribute" else split_by_rows
+        parts = spread(X, y, weight, group, params.n_workers)
 
-    def work(comm: Communicator) -> Trained:
-        watch = Watch(job, eval_sets, metrics, callbacks, history) if comm.rank == 0 else None
-        return train_worker(parts[comm.rank], job, comm, watch)
+        def work(comm: Communicator) -> Trained:
+            # The evaluation sets are worker 0's, as they are here anyway.
+            sets = eval_sets if comm.rank == 0 else [each.without_rows() for each in eval_sets]
+            return train_worker(parts[comm.rank], job, comm, sets, metrics, callbacks)
 
-    trained = local.run(work, params.n_workers)[0] if params.n_workers > 1 else work(Solo())
+        trained = local.run(work, params.n_workers)[0] if params.n_workers > 1 else work(Solo())
+    return _result(trained, job, X.shape[1])
+
+
+def _result(trained: Trained, job: Job, n_features: int) -> TrainResult:
     trees, stop = trained.trees, trained.stop
     best_score: dict[str, dict[str, float]] = {}
     for result in stop.best_score if stop else []:
         best_score.setdefault(result[0], {})[result[1]] = result[2]
     if stop:
-        per_iteration = trained.n_outputs if params.ensemble == "gbdt" else 1
-        del trees[(stop.best_iteration + 1) * per_iteration :]
-    model = Model(
-        trees=tuple(trees),
-        objective=params.objective if isinstance(params.objective, str) else "custom",
-        ensemble=params.ensemble,
-        n_features=X.shape[1],
-        n_outputs=trained.n_outputs,
-        init_score=trained.init_score,
-        feature_names=None if feature_names is None else tuple(feature_names),
-        classes=None if classes is None else tuple(classes),
-        categories={k: tuple(v) for k, v in (categories or {}).items()},
+        per_iteration = trained.n_outputs if job.params.ensemble == "gbdt" else 1
+        trees = trees[: (stop.best_iteration + 1) * per_iteration]
+    evals_result: dict[str, dict[str, list[float]]] = {}
+    for results in trained.history:
+        for name, metric, value, _ in results:
+            evals_result.setdefault(name, {}).setdefault(metric, []).append(value)
+    return TrainResult(
+        job.model(trees, n_features, trained.n_outputs, trained.init_score),
+        evals_result,
+        stop.best_iteration + 1 if stop else 0,
+        best_score,
+        trained.timings,
+        trained.traffic,
+        trained.votes,
     )
-    best_iteration = stop.best_iteration + 1 if stop else 0
-    return TrainResult(model, history, best_iteration, best_score, trained.timings, trained.traffic, trained.votes)
 
 
-def train_worker(part: Part, job: Job, comm: Communicator, watch: Watch | None = None) -> Trained:
-    """What every worker runs, whatever carries its messages; worker 0 watches the progress."""
-    params, start = job.params, job.init_model
-    with Team(max(1, params.n_threads // comm.size)) as team:
+def train_worker(
+    part: Part,
+    job: Job,
+    comm: Communicator,
+    eval_sets: Sequence[EvalSet] = (),
+    metrics: Sequence[Metric | CustomMetric] = (),
+    callbacks: Sequence[Callback] = (),
+) -> Trained:
+    """What every worker runs, whatever carries its messages; worker 0 calls the callbacks."""
+    params, checkpoint = job.params, job.checkpoint
+    with Team(max(1, params.n_threads // comm.n_on_host)) as team:
         worker = Worker.of(team, comm, params.tree_learner)
         began = time.perf_counter()
         shard = make_shard(part, job.categorical, params, team, comm)
         if params.tree_learner == "voting" and comm.size > 1:
             warn_if_skewed(shard, params, comm, job.feature_names)
         binned = time.perf_counter()
-        start_scores = None if start is None else start.predict_raw(part.X, n_threads=team.n_threads).T
-        iterations, n_outputs, init_score, maker = _iterations(shard, job, worker, start_scores)
-        before_trees = comm.traffic.snapshot()
-        if watch is not None:
-            watch.begin(n_outputs, init_score, team)
-        trees = list(start.trees) if start is not None else []
-        n_before = len(trees)
-        stop = _run(iterations, job, comm, watch, trees)
+        saved, mark = None, {}
+        if checkpoint is not None:
+            evaluated = [f"{each.name} {getattr(metric, 'name', 'custom')}" for each in eval_sets for metric in metrics]
+            mark = fingerprint(params, shard, comm, job.init_model, evaluated)
+            saved = checkpoint.resume(mark, comm)
+            saved = saved and saved.up_to(params.n_estimators)
+        start = job.init_model if saved is None else saved.model
+        start_scores = None if start is None else _start_scores(start, part, comm, team)
+        iterations, n_outputs, init_score, maker = _iterations(shard, job, start, start_scores, worker)
+        evaluator = Evaluator(job, eval_sets, metrics, comm)
+        evaluator.begin(n_outputs, init_score, team, start)
+        trees = [] if start is None else list(start.trees)
+        history: list[list[EvalResult]] = [] if saved is None else saved.history
+        before_trees, n_before = comm.traffic.snapshot(), len(trees)
+        watch = Watch(job, callbacks) if comm.rank == 0 else None
+        with watch.progress(len(history)) if watch is not None else nullcontext():
+            stop = _agree_to_stop(watch.replay(history) if watch is not None else None, job, comm)
+            while stop is None and len(history) < params.n_estimators:
+                added = next(iterations)
+                trees.extend(added)
+                history.append(evaluator.evaluate(added, job.first + len(history) + 1))
+                seen_enough = watch.see(job.first + len(history) - 1, history[-1]) if watch is not None else None
+                stop = _agree_to_stop(seen_enough, job, comm)
+                if checkpoint is not None and comm.rank == 0 and checkpoint.is_due(len(history)):
+                    checkpoint.save(job.model(trees, shard.n_all_features, n_outputs, init_score), history, mark)
         maker.strategy.finish_training()
         traffic = report(comm, before_trees, len(trees) - n_before)
         timings = {"binning": binned - began, "training": time.perf_counter() - binned}
-    return Trained(trees, n_outputs, init_score, stop, timings, traffic, maker.strategy.votes)
+    return Trained(trees, n_outputs, init_score, stop, history, timings, traffic, maker.strategy.votes)
+
+
+def _start_scores(start: Model, part: Part, comm: Communicator, team: Team) -> np.ndarray:
+    """What an earlier model gives to the rows that this worker adds trees for, (n_outputs, n_rows)."""
+    X = part.X if part.before_spread is None else part.before_spread.X
+    n_threads = team.n_threads
+    own = np.vstack([start.predict_raw(block, n_threads=n_threads) for block in as_source(X).blocks()])
+    return (own if part.before_spread is None else in_order(own, part.before_spread, comm)).T
 
 
 def _iterations(
-    shard: Shard, job: Job, worker: Worker, start_scores: np.ndarray | None
+    shard: Shard, job: Job, start: Model | None, start_scores: np.ndarray | None, worker: Worker
 ) -> tuple[Iterator[list[Tree]], int, np.ndarray, TreeMaker]:
     """The stream of iterations, long enough, the number of outputs, the initial score, and who makes the trees."""
-    params = job.params
+    params, first = job.params, 0 if start is None else start.n_iterations
     if params.ensemble == "forest":
         planter = Planter(shard, params, worker)
-        trees = plant_forest(planter, params.n_estimators, job.first)
+        trees = plant_forest(planter, job.stop - first, first)
         n_outputs = params.n_classes if params.criterion == "entropy" else 1
         return ([tree] for tree in trees), n_outputs, np.zeros(n_outputs), planter.maker
     booster = Booster(shard, params, worker, start_scores)
-    init_score = booster.init_score if job.init_model is None else job.init_model.init_score
-    return booster.iterations(job.first), booster.n_outputs, init_score, booster.maker
+    init_score = booster.init_score if start is None else start.init_score
+    return booster.iterations(first), booster.n_outputs, init_score, booster.maker
 
 
-def _run(
-    iterations: Iterator[list[Tree]], job: Job, comm: Communicator, watch: Watch | None, kept: list[Tree]
-) -> EarlyStopException | None:
-    """Take iterations until the number asked for, or until worker 0 has seen enough."""
-    stop = None
-    with watch.progress() if watch is not None else nullcontext():
-        for iteration in range(job.first, job.first + job.params.n_estimators):
-            trees = next(iterations)
-            kept.extend(trees)
-            if watch is not None:
-                stop = watch.see(iteration, trees)
-            is_over = np.array([stop is not None])
-            if job.is_watched and comm.broadcast(is_over, "metrics")[0]:
-                break
-    return stop
+def _agree_to_stop(seen_enough: EarlyStopException | None, job: Job, comm: Communicator) -> EarlyStopException | None:
+    """Worker 0 tells whether its callbacks have seen enough, and which iteration was the best."""
+    if not job.is_watched:
+        return None
+    told = None if seen_enough is None else [seen_enough.best_iteration, seen_enough.best_score]
+    told = json.loads(comm.broadcast(np.frombuffer(json.dumps(told).encode(), np.uint8), "metrics").tobytes())
+    return None if told is None else EarlyStopException(told[0], [EvalResult(*result) for result in told[1]])

@@ -4,7 +4,7 @@ Used for boost-from-average and metrics; several workers add up their integers a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +20,7 @@ LIMB_BITS = 51  # the widest integer that float64 arithmetic rounds to in one ad
 MAX_SCALE_EXPONENT = 1023  # of a float64: sums of magnitudes below 2^-960 lose accuracy
 
 Arrays = Callable[[], Iterable[np.ndarray]]  # makes the arrays anew at each call: they need not all be in memory
+Term = tuple[np.ndarray, np.ndarray | None]  # values and their weight
 
 
 def max_magnitude(values: np.ndarray) -> float:
@@ -76,29 +77,51 @@ def exact_means(
 ) -> list[float]:
     """The mean of each of several arrays with the same weight, as ratios of exact sums, in two exchanges for all."""
     if weight is None:
-        sums, total = _exact_sums(arrays, comm, phase)
-    else:
-        (total, *sums), _ = _exact_sums(lambda: _weighted(arrays(), weight), comm, phase)
-    return [each / total if total else math.nan for each in sums]
+        return [_ratio(total, n) for total, n in _exact_sums(arrays, comm, phase)]
+    (total_weight, _), *sums = _exact_sums(lambda: _weighted(arrays(), weight), comm, phase)
+    return [_ratio(total, total_weight) for total, _ in sums]
 
 
-def _weighted(arrays: Iterable[np.ndarray], weight: np.ndarray) -> Iterable[np.ndarray]:
+def exact_means_of(terms: Sequence[Term], comm: Communicator | None = None, phase: str = "scores") -> list[float]:
+    """``exact_mean`` of each of several arrays, of any lengths and each with a weight of its own or none, in two
+    exchanges for all. Whether there is a weight must be the same on every worker."""
+
+    def arrays() -> Iterator[np.ndarray]:
+        for values, weight in terms:
+            if weight is None:
+                yield values
+            else:
+                yield from _weighted([values], weight)
+
+    sums = iter(_exact_sums(arrays, comm, phase) if terms else [])
+    means = []
+    for _, weight in terms:
+        total_weight = None if weight is None else next(sums)[0]
+        total, n = next(sums)
+        means.append(_ratio(total, n if total_weight is None else total_weight))
+    return means
+
+
+def _weighted(arrays: Iterable[np.ndarray], weight: np.ndarray) -> Iterator[np.ndarray]:
     yield weight
     for values in arrays:
         yield values * weight
 
 
-def _exact_sums(arrays: Arrays, comm: Communicator | None, phase: str) -> tuple[list[float], float]:
-    """The sum of each of several equally long arrays over all workers, and how many values each has."""
-    # First exchange: what is not finite, else the largest magnitude, of every array; and its length.
+def _ratio(total: float, by: float) -> float:
+    return total / by if by else math.nan
+
+
+def _exact_sums(arrays: Arrays, comm: Communicator | None, phase: str) -> list[tuple[float, int]]:
+    """Of each of several arrays its sum over all workers, and how many values it has there."""
+    # First exchange: of every array what is not finite, else the largest magnitude; and its length.
     sizes, bounds = _bounds(arrays)
-    n = sizes
     if comm is not None and comm.size > 1:
-        gathered = np.array(comm.allgather(np.append(bounds, sizes), phase))  # (n_workers, n_arrays + 1)
-        n = int(gathered[:, -1].sum())
-        bounds = [_joint_bound(column) for column in gathered[:, :-1].T]
-    # Second exchange: the integers, all scaled alike.
-    scales = [_scale(bound, n) if math.isfinite(bound) else None for bound in bounds]
+        gathered = np.stack(comm.allgather(np.array([sizes, bounds], np.float64), phase))  # (n_workers, 2, n_arrays)
+        sizes = gathered[:, 0].sum(axis=0).astype(np.int64).tolist()
+        bounds = [_joint_bound(column) for column in gathered[:, 1].T]
+    # Second exchange: the integers, those of an array all scaled alike.
+    scales = [_scale(bound, n) if math.isfinite(bound) else None for bound, n in zip(bounds, sizes, strict=True)]
     limbs = np.array(
         [
             (0, 0) if scale is None else _limbs(_flat(values), *scale)
@@ -111,19 +134,20 @@ def _exact_sums(arrays: Arrays, comm: Communicator | None, phase: str) -> tuple[
     sums = []
     for bound, scale, (high, low) in zip(bounds, scales, limbs, strict=True):
         sums.append(bound if scale is None else to_float(_join(high, low, scale[0]), sum(scale)))
-    return sums, n
+    return list(zip(sums, sizes, strict=True))
 
 
-def _bounds(arrays: Arrays) -> tuple[int, list[float]]:
-    """Length of the arrays; and of each its largest magnitude, or the float sum of what is not finite."""
-    size, bounds = 0, []
+def _bounds(arrays: Arrays) -> tuple[list[int], list[float]]:
+    """Lengths of the arrays; and of each its largest magnitude, or the float sum of what is not finite."""
+    sizes, bounds = [], []
     for array in arrays():
         values = _flat(array)
-        size, bound = values.size, max_magnitude(values)
+        bound = max_magnitude(values)
         if not math.isfinite(bound):
             bound = _float_sum(values[~np.isfinite(values)])
+        sizes.append(values.size)
         bounds.append(bound)
-    return size, bounds
+    return sizes, bounds
 
 
 def _joint_bound(bounds: np.ndarray) -> float:

@@ -45,7 +45,7 @@ class Planter:
         """The ``number``-th tree, which depends on nothing but its number."""
         rows, copies = None, np.empty(0, np.uint8)
         if self.params.bootstrap:
-            copies = bootstrap_copies(self.params, number, self.shard.n_rows, self.shard.first_row, self.worker.team)
+            copies = bootstrap_copies(self.params, number, self.shard.ids, self.worker.team)
             rows = np.flatnonzero(copies).astype(np.uint32)
         rows = counted_rows(rows, self.counted)
         if rows is not None and self.params.bootstrap and is_empty(rows, self.worker.by_rows):

@@ -32,8 +32,8 @@ class TreeMaker:
     """Makes one tree after another on the same rows. Subclasses say what is counted and what a leaf returns."""
 
     def __init__(self, shard: Shard, layout: Layout, params: Params, worker: Worker) -> None:
-        self.data, self.thresholds, self.first_row = shard.data, shard.thresholds, shard.first_row
-        self.n_all_rows, self.n_all_features = shard.n_all_rows, shard.n_all_features
+        self.data, self.thresholds, self.ids = shard.data, shard.thresholds, shard.ids
+        self.n_all_features = shard.n_all_features
         self.layout, self.params, self.team, self.comm = layout, params, worker.team, worker.by_rows
         self.n_sampled = n_node_features(params, shard.n_all_features)
         self.strategy = make_strategy(params, worker.comm)
@@ -114,7 +114,7 @@ class GradientTreeMaker(TreeMaker):
 
     def __init__(self, shard: Shard, hessian: str, params: Params, worker: Worker) -> None:
         precise = params.criterion == "variance"
-        super().__init__(shard, gradient_layout(shard.n_all_rows, hessian, precise), params, worker)
+        super().__init__(shard, gradient_layout(shard.ids.n_all, hessian, precise), params, worker)
         self.hessian = hessian
 
     def make(
@@ -122,7 +122,7 @@ class GradientTreeMaker(TreeMaker):
         grad: np.ndarray,
         hess: np.ndarray,
         number: int,
-        row_ids: np.ndarray | None = None,
+        rows: np.ndarray | None = None,
         copies: np.ndarray = _NO_COPIES,
         shrinkage: float = 1.0,
         passengers: np.ndarray = _NO_ROWS,
@@ -130,8 +130,8 @@ class GradientTreeMaker(TreeMaker):
         """``hess`` is empty where it is 1 for every row; ``passengers`` are rows that only learn their leaf."""
         layout, params = self.layout, self.params
         variance = params.criterion == "variance"
-        n_rows = self.data.n_rows if row_ids is None else len(row_ids)
-        row_ids = _NO_ROWS if row_ids is None else row_ids
+        n_rows = self.data.n_rows if rows is None else len(rows)
+        row_ids = _NO_ROWS if rows is None else rows
         is_real = self.hessian == "real"
         largest_grad, largest_hess = self._largest(
             float(largest_magnitude(grad, row_ids)) if n_rows else 0.0,
@@ -140,12 +140,17 @@ class GradientTreeMaker(TreeMaker):
         grad_scale = _step(largest_grad, params.bootstrap, layout.limit[-1])
         hess_scale = _step(largest_hess, params.bootstrap, layout.limit[0]) if is_real else 1.0
         has_field = self.hessian != "constant"
-        shift = np.array([layout.shift[0] if has_field else -1, layout.shift[-1]])
-        self.team.for_blocks(
-            pack_gradients, n_rows, row_ids, grad, hess, copies,
-            np.array([1.0 / hess_scale, 1.0 / grad_scale]), shift, variance, np.uint64(tree_key(params, number)),
-            self.first_row, self.memory.rows[0], self.memory.words[0],
-        )  # fmt: skip
+        inverse_scale = np.array([1.0 / hess_scale, 1.0 / grad_scale])
+        field_shift = np.array([layout.shift[0] if has_field else -1, layout.shift[-1]])
+        key = np.uint64(tree_key(params, number))
+
+        def pack(start: int, stop: int, shift: int) -> None:
+            pack_gradients(
+                start, stop, row_ids, grad, hess, copies, inverse_scale, field_shift, variance, key, shift,
+                self.memory.rows[0], self.memory.words[0],
+            )  # fmt: skip
+
+        self.ids.for_blocks(self.team, pack, rows)
         sums = self._add_up(n_rows, passengers)
         hess_field = 1 if has_field else 0
         total = float(sums[hess_field]) * hess_scale
@@ -171,7 +176,7 @@ class GradientTreeMaker(TreeMaker):
         self, grown: GrownTree, grad: np.ndarray, hess: np.ndarray, copies: np.ndarray, largest: tuple[float, float]
     ) -> tuple[np.ndarray, np.ndarray]:
         """(G, H) of every node in 62-bit fixed point: packed words choose splits, but are too short for leaf values."""
-        room = 2.0**62 / (MAX_COPIES * self.n_all_rows)
+        room = 2.0**62 / (MAX_COPIES * self.ids.n_all)
         scale = np.array([max(value / room, _LEAST_HESSIAN) for value in largest])
         n_runs = len(grown.run_leaf)
         by_run = np.zeros((n_runs, 2), np.int64)
@@ -199,22 +204,26 @@ class ClassTreeMaker(TreeMaker):
         label: np.ndarray,
         weight: np.ndarray,
         number: int,
-        row_ids: np.ndarray | None = None,
+        rows: np.ndarray | None = None,
         copies: np.ndarray = _NO_COPIES,
     ) -> tuple[GrownTree, Tree]:
         """``weight`` is empty where all rows count the same."""
         layout, params = self.layout, self.params
-        n_rows = self.data.n_rows if row_ids is None else len(row_ids)
-        row_ids = _NO_ROWS if row_ids is None else row_ids
+        n_rows = self.data.n_rows if rows is None else len(rows)
+        row_ids = _NO_ROWS if rows is None else rows
         scale = 1.0
         if self.weights == "real":
             (largest,) = self._largest(float(largest_magnitude(weight, row_ids)) if n_rows else 0.0)
             scale = _step(largest, params.bootstrap, layout.limit[0])
-        self.team.for_blocks(
-            pack_classes, n_rows, row_ids, label, weight, copies, 1.0 / scale,
-            layout.plane, layout.shift, np.uint64(tree_key(params, number)), self.first_row,
-            self.memory.rows[0], self.memory.words[0], self.memory.planes[0],
-        )  # fmt: skip
+        key = np.uint64(tree_key(params, number))
+
+        def pack(start: int, stop: int, shift: int) -> None:
+            pack_classes(
+                start, stop, row_ids, label, weight, copies, 1.0 / scale, layout.plane, layout.shift, key, shift,
+                self.memory.rows[0], self.memory.words[0], self.memory.planes[0],
+            )  # fmt: skip
+
+        self.ids.for_blocks(self.team, pack, rows)
         sums = self._add_up(n_rows, _NO_ROWS)
         total = sums[layout.n_planes :].sum()
         grown = self._grow(

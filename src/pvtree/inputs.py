@@ -1,34 +1,27 @@
 """X as users have it -> the float matrix that is binned or predicted on, categories as bin numbers.
 
-A table is what lies between: a pandas DataFrame as it came, or a 2-D numpy array; columns are read from it.
+A table is what lies between: a pandas DataFrame as it came, a 2-D numpy array, or a Table whose rows are not all in one
+piece of memory; columns are read from it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from pvtree.agreement import all_or_none, share
+from pvtree.comm import Communicator
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
-
-Scalar = str | bool | int | float
-
-
-@dataclass(frozen=True)
-class Columns:
-    """What fit learnt of X's columns: enough to read another X in the same way."""
-
-    n_features: int
-    names: tuple[str, ...] | None = None
-    # Bin b of categorical column j holds categories[j][b - 1]; bin 0 holds missing, unseen and rare values.
-    categories: Mapping[int, tuple[Scalar, ...]] = field(default_factory=dict)
+from pvtree.tables import Columns, Scalar, Table
 
 
-def read_table(X: Any) -> Any:
-    """A DataFrame or a 2-D array with at least one row and one column, converted no further than that."""
+def read_table(X: Any, least_rows: int = 1) -> Any:
+    """A Table, DataFrame or 2-D array with at least so many rows and one column, converted no further than that."""
+    if isinstance(X, Table):
+        return X
     if hasattr(X, "tocsr") and hasattr(X, "nnz"):
         raise InvalidTypeError("X is sparse, which is not supported; pass a dense array, such as X.toarray().")
     table = X if _is_frame(X) else _as_array(X)
@@ -37,24 +30,37 @@ def read_table(X: Any) -> Any:
             f"X must be two-dimensional, got shape {table.shape}: Reshape your data with X.reshape(-1, 1) "
             "if it is one column or X.reshape(1, -1) if it is one row."
         )
-    for axis, noun in enumerate(("row(s)", "feature(s)")):
-        if table.shape[axis] == 0:
+    for axis, (noun, least) in enumerate((("row(s)", least_rows), ("feature(s)", 1))):
+        if table.shape[axis] < least:
             shape = tuple(table.shape)
             raise InvalidDataError(f"X has 0 {noun} (shape={shape}) while a minimum of 1 is required.")
     return table
 
 
-def learn_columns(X: Any, table: Any, categorical_feature: Any, max_bin: int) -> Columns:
-    """Names and categories of the training data; at most ``max_bin`` categories get a bin of their own."""
-    names = column_names(X)
-    listed = _listed_columns(categorical_feature, names, table.shape[1])
-    typed = [j for j in range(table.shape[1]) if _has_category_dtype(table, j)]
-    categories = {j: _most_frequent(table, j, max_bin) for j in sorted({*listed, *typed})}
+def learn_columns(X: Any, table: Any, categorical_feature: Any, max_bin: int, comm: Communicator) -> Columns:
+    """Names and categories of all workers' training data; ``max_bin`` categories at most get a bin of their own."""
+
+    def describe() -> tuple[tuple[str, ...] | None, list[int]]:
+        names = column_names(X)
+        listed = _listed_columns(categorical_feature, names, table.shape[1])
+        return names, sorted({*listed, *category_columns(table)})
+
+    names, categorical = all_or_none(describe, comm)
+    told = share([table.shape[1], names, categorical], comm)
+    _check_same_columns(told)
+    categorical = sorted({j for _, _, its_own in told for j in its_own})
+    counts = all_or_none(lambda: [list(count_values(table, j).items()) for j in categorical], comm)
+    by_worker = share(counts, comm)
+    categories = {
+        j: _most_frequent(its_counts, max_bin) for j, *its_counts in zip(categorical, *by_worker, strict=True)
+    }
     return Columns(table.shape[1], names, categories)
 
 
-def encode(table: Any, columns: Columns) -> np.ndarray:
-    """The table as a float32 or float64 matrix; a float array without categories is passed on as it is."""
+def encode(table: Any, columns: Columns) -> Any:
+    """The table as a float32 or float64 matrix, or as a Source; a float array without categories stays as it is."""
+    if isinstance(table, Table):
+        return table.encode(columns)
     if _is_frame(table):
         return _encode_frame(table, columns)
     if not columns.categories:
@@ -86,20 +92,22 @@ def check_columns(X: Any, table: Any, columns: Columns, owner: str) -> None:
     )
 
 
-def read_like(X: Any, columns: Columns, owner: str) -> np.ndarray:
+def read_like(X: Any, columns: Columns, owner: str, least_rows: int = 1) -> np.ndarray:
     """The matrix of an X that must look like the one of fit: for prediction and evaluation."""
-    table = read_table(X)
+    table = read_table(X, least_rows)
     check_columns(X, table, columns, owner)
     return encode(table, columns)
 
 
 def take_rows(table: Any, keep: np.ndarray) -> Any:
+    if isinstance(table, Table):
+        return table.take(keep)
     return table.iloc[keep] if _is_frame(table) else table[keep]
 
 
 def column_names(X: Any) -> tuple[str, ...] | None:
     """The names of a DataFrame's columns if they are strings; None for arrays and numbered columns."""
-    names = list(getattr(X, "columns", ()))
+    names = list(getattr(X, "columns", None) or ()) if isinstance(X, Table) else list(getattr(X, "columns", ()))
     n_strings = sum(isinstance(name, str) for name in names)
     if 0 < n_strings < len(names):
         raise InvalidTypeError(
@@ -112,6 +120,24 @@ def column_names(X: Any) -> tuple[str, ...] | None:
 def _is_frame(X: Any) -> bool:
     """pandas, without importing it: a user who passes a DataFrame has it, others need not."""
     return hasattr(X, "iloc") and hasattr(X, "dtypes") and hasattr(X, "columns")
+
+
+def _check_same_columns(told: list[Any]) -> None:
+    """Workers must have the same columns; ``told`` is (number, names, ...) of each worker's."""
+    (n_first, first, *_), *others = told
+    for rank, (n_features, names, *_) in enumerate(others, start=1):
+        if n_features != n_first:
+            what = f"worker 0 has {n_first}, worker {rank} has {n_features}"
+        elif (names is None) != (first is None):
+            what = f"only one of worker 0 and worker {rank} has names"
+        elif names != first:
+            differing = next(f"{a!r} and {b!r}" for a, b in zip(first, names, strict=True) if a != b)
+            what = f"worker 0 and worker {rank} have {differing} in the same place"
+        else:
+            continue
+        raise InvalidDataError(
+            f"The workers' X have different columns ({what}); pass the same columns in the same order."
+        )
 
 
 def _listing(names: Sequence[str], limit: int = 5) -> str:
@@ -221,13 +247,19 @@ def _listed_columns(categorical_feature: Any, names: tuple[str, ...] | None, n_f
     return listed
 
 
-def _has_category_dtype(table: Any, j: int) -> bool:
-    return _is_frame(table) and getattr(table.dtypes.iloc[j], "name", "") == "category"
+def category_columns(table: Any) -> list[int]:
+    if isinstance(table, Table):
+        return table.category_columns()
+    if not _is_frame(table):
+        return []
+    return [j for j, dtype in enumerate(table.dtypes) if getattr(dtype, "name", "") == "category"]
 
 
-def _most_frequent(table: Any, j: int, limit: int) -> tuple[Scalar, ...]:
+def _most_frequent(by_worker: Sequence[Sequence[tuple[Scalar, int]]], limit: int) -> tuple[Scalar, ...]:
     """The ``limit`` most frequent values of a column, ties by value, in the order of their values."""
-    counts = _count_values(_column(table, j), _described(table, j))
+    counts: Counter[Scalar] = Counter()
+    for its_counts in by_worker:
+        counts.update(dict(its_counts))
     by_frequency = sorted(counts, key=lambda value: (-counts[value], _order(value)))
     return tuple(sorted(by_frequency[:limit], key=_order))
 
@@ -237,7 +269,10 @@ def _order(value: Scalar) -> tuple[bool, Any]:
     return isinstance(value, str), value
 
 
-def _count_values(column: Any, what: str) -> dict[Scalar, int]:
+def count_values(table: Any, j: int) -> dict[Scalar, int]:
+    if isinstance(table, Table):
+        return table.count_values(j)
+    column, what = _column(table, j), _described(table, j)
     if hasattr(column, "cat"):
         codes = np.asarray(column.cat.codes, dtype=np.int64)
         values = column.cat.categories

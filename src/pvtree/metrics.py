@@ -1,64 +1,130 @@
-"""How good raw scores are. Every sum is exact, so a metric does not depend on the order of the rows.
-Names and conventions are LightGBM's."""
+"""How good raw scores are, over the rows of all workers. Every sum is exact, so a metric depends neither on the
+order of the rows nor on who holds them. Names and conventions are LightGBM's."""
 
 from __future__ import annotations
 
 import difflib
+import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pvtree.auc import area_under_curve
 from pvtree.errors import InvalidParameterError
-from pvtree.fixed_point import SUM_BITS, exact_mean, max_magnitude
+from pvtree.fixed_point import Term, exact_means_of
 from pvtree.kernels import metrics as kernels
 from pvtree.losses import SMALLEST_PROBABILITY, n_arguments, predictions
 from pvtree.queries import Queries
 
+if TYPE_CHECKING:
+    from pvtree.comm import Communicator
+
 MaybeArray = np.ndarray | None
 Evaluation = tuple[str, float, bool]  # name, value, greater is better
+Rows = tuple[np.ndarray, np.ndarray, MaybeArray, MaybeArray]  # y, RAW scores (n_outputs, n_rows), weight, group
 
 
 @dataclass(frozen=True)
 class Metric:
-    """``metric(y, scores, weight, group)`` with RAW scores (n_outputs, n_rows)."""
+    """``metric(y, scores, weight, group, comm)`` of each worker's own rows, perhaps none; all get the same value.
+
+    Scores are RAW (n_outputs, n_rows). A weight is given on all workers or on none.
+    """
 
     name: str
     greater_is_better: bool
-    function: Callable[..., float]
 
-    def __call__(self, y: np.ndarray, scores: np.ndarray, weight: MaybeArray = None, group: MaybeArray = None) -> float:
-        return self.function(y, scores, weight, group)
+    def __call__(
+        self,
+        y: np.ndarray,
+        scores: np.ndarray,
+        weight: MaybeArray = None,
+        group: MaybeArray = None,
+        comm: Communicator | None = None,
+    ) -> float:
+        return self._value((y, scores, weight, group), comm)
 
     def evaluate(
-        self, y: np.ndarray, scores: np.ndarray, weight: MaybeArray = None, group: MaybeArray = None
+        self,
+        y: np.ndarray,
+        scores: np.ndarray,
+        weight: MaybeArray = None,
+        group: MaybeArray = None,
+        comm: Communicator | None = None,
     ) -> list[Evaluation]:
         """The value with its name, as custom metrics answer too."""
-        return [(self.name, self(y, scores, weight, group), self.greater_is_better)]
+        return self.named(self._value((y, scores, weight, group), comm))
+
+    def named(self, value: float) -> list[Evaluation]:
+        return [(self.name, value, self.greater_is_better)]
+
+    def _value(self, rows: Rows, comm: Communicator | None) -> float:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Mean(Metric):
+    """The weighted mean of what each row, or each query, is worth; ``finish`` makes the metric of it."""
+
+    terms: Callable[..., Term]
+    finish: Callable[[float], float] = float
+
+    def _value(self, rows: Rows, comm: Communicator | None) -> float:
+        return self.finish(exact_means_of([self.terms(*rows)], comm, "metrics")[0])
+
+
+@dataclass(frozen=True)
+class AUC(Metric):
+    """Weight of rightly ordered (positive, negative) pairs, ties half; 1 if a class is missing."""
+
+    def _value(self, rows: Rows, comm: Communicator | None) -> float:
+        y, scores, weight, _ = rows
+        if scores.shape[0] > 2:
+            raise InvalidParameterError(
+                f"eval_metric='auc' is for two classes, there are {scores.shape[0]}: use multi_logloss."
+            )
+        return area_under_curve(y > 0.5, scores[-1], weight, comm)
 
 
 @dataclass(frozen=True)
 class CustomMetric:
     """``function(y_true, y_pred[, weight[, group]]) -> (name, value, is_higher_better)``, or a list of these.
 
-    y_pred is what predict or predict_proba gives; for two classes the probability of the second.
+    y_pred is what predict or predict_proba gives; for two classes the probability of the second. Worker 0 calls the
+    function once, with the rows of all workers, one worker's after the other's.
     """
 
     function: Callable[..., Any]
     objective: str
 
     def evaluate(
-        self, y: np.ndarray, scores: np.ndarray, weight: MaybeArray = None, group: MaybeArray = None
+        self,
+        y: np.ndarray,
+        scores: np.ndarray,
+        weight: MaybeArray = None,
+        group: MaybeArray = None,
+        comm: Communicator | None = None,
     ) -> list[Evaluation]:
         """Call the function with as much as it takes, and check its answer."""
         predicted = predictions(self.objective, scores.T)
         if self.objective in ("binary", "classification") and predicted.shape[1] == 2:
             predicted = predicted[:, 1]
-        answer = self.function(*(y, predicted, weight, group)[: n_arguments(self.function)])
+        if comm is None or comm.size == 1:
+            return self._call(y, predicted, weight, group)
+        rows = [None if each is None else _on_worker_0(each, comm) for each in (y, predicted, weight, group)]
+        answer = np.empty(0, np.uint8)
+        if comm.rank == 0:
+            answer = np.frombuffer(json.dumps(self._call(*rows)).encode(), np.uint8)
+        told = json.loads(comm.broadcast(answer, "metrics").tobytes())
+        return [(name, value, greater) for name, value, greater in told]
+
+    def _call(self, *rows: MaybeArray) -> list[Evaluation]:
+        answer = self.function(*rows[: n_arguments(self.function)])
         triples = answer if isinstance(answer, list) else [answer]
         if not all(isinstance(triple, tuple) and len(triple) == 3 for triple in triples):
             raise InvalidParameterError(
@@ -68,94 +134,88 @@ class CustomMetric:
         return [(str(name), float(value), bool(greater)) for name, value, greater in triples]
 
 
-def _l2(y: np.ndarray, scores: np.ndarray, weight: MaybeArray, _group: MaybeArray) -> float:
-    return exact_mean(np.square(scores[0] - y), weight)
+def evaluate_together(
+    asked: Sequence[tuple[Metric | CustomMetric, Rows]], comm: Communicator | None = None
+) -> list[list[Evaluation]]:
+    """What ``metric.evaluate(*rows, comm)`` gives for each pair, with two exchanges for all means together."""
+    means = iter(exact_means_of([m.terms(*rows) for m, rows in asked if isinstance(m, Mean)], comm, "metrics"))
+    return [
+        metric.named(metric.finish(next(means))) if isinstance(metric, Mean) else metric.evaluate(*rows, comm)
+        for metric, rows in asked
+    ]
 
 
-def _rmse(y: np.ndarray, scores: np.ndarray, weight: MaybeArray, _group: MaybeArray) -> float:
-    return math.sqrt(_l2(y, scores, weight, None))
+def _on_worker_0(values: np.ndarray, comm: Communicator) -> np.ndarray:
+    """The values of all workers by rank; elsewhere nothing."""
+    values = np.ascontiguousarray(values)
+    return np.concatenate(comm.alltoall([values] + [values[:0]] * (comm.size - 1), "metrics"))
 
 
-def _l1(y: np.ndarray, scores: np.ndarray, weight: MaybeArray, _group: MaybeArray) -> float:
-    return exact_mean(np.abs(scores[0] - y), weight)
+def _squared_errors(y: np.ndarray, scores: np.ndarray, weight: MaybeArray, _group: MaybeArray) -> Term:
+    return np.square(scores[0] - y), weight
 
 
-def _binary_logloss(y: np.ndarray, scores: np.ndarray, weight: MaybeArray, _group: MaybeArray) -> float:
+def _absolute_errors(y: np.ndarray, scores: np.ndarray, weight: MaybeArray, _group: MaybeArray) -> Term:
+    return np.abs(scores[0] - y), weight
+
+
+def _binary_log_losses(y: np.ndarray, scores: np.ndarray, weight: MaybeArray, _group: MaybeArray) -> Term:
     losses = np.empty(y.size)
     kernels.binary_log_losses(y, scores[0], losses)
-    return exact_mean(losses, weight)
+    return losses, weight
 
 
-def _binary_error(y: np.ndarray, scores: np.ndarray, weight: MaybeArray, _group: MaybeArray) -> float:
-    return exact_mean(((scores[0] > 0.0) != (y > 0.5)).astype(np.float64), weight)
+def _binary_errors(y: np.ndarray, scores: np.ndarray, weight: MaybeArray, _group: MaybeArray) -> Term:
+    return ((scores[0] > 0.0) != (y > 0.5)).astype(np.float64), weight
 
 
-def _multi_logloss(y: np.ndarray, scores: np.ndarray, weight: MaybeArray, _group: MaybeArray) -> float:
+def _multi_log_losses(y: np.ndarray, scores: np.ndarray, weight: MaybeArray, _group: MaybeArray) -> Term:
     losses = np.empty(y.size)
     kernels.multiclass_log_losses(y, scores, losses)
-    return exact_mean(losses, weight)
+    return losses, weight
 
 
-def _multi_error(y: np.ndarray, scores: np.ndarray, weight: MaybeArray, _group: MaybeArray) -> float:
+def _multi_errors(y: np.ndarray, scores: np.ndarray, weight: MaybeArray, _group: MaybeArray) -> Term:
     errors = np.empty(y.size)
     kernels.multiclass_errors(y, scores, errors)
-    return exact_mean(errors, weight)
+    return errors, weight
 
 
-def _forest_logloss(y: np.ndarray, probabilities: np.ndarray, weight: MaybeArray, _group: MaybeArray) -> float:
+def _forest_log_losses(y: np.ndarray, probabilities: np.ndarray, weight: MaybeArray, _group: MaybeArray) -> Term:
     losses = np.empty(y.size)
     of_true_class = probabilities[y.astype(np.intp), np.arange(y.size)]
     kernels.negative_logs(of_true_class, SMALLEST_PROBABILITY, losses)
-    return exact_mean(losses, weight)
+    return losses, weight
 
 
-def _auc(y: np.ndarray, scores: np.ndarray, weight: MaybeArray, _group: MaybeArray) -> float:
-    """Weight of rightly ordered (positive, negative) pairs, ties half; 1 if a class is missing."""
-    if scores.shape[0] > 2:
-        raise InvalidParameterError(
-            f"eval_metric='auc' is for two classes, there are {scores.shape[0]}: use multi_logloss."
-        )
-    score = scores[-1]
-    if np.isnan(score).any():
-        return math.nan
-    is_positive = y > 0.5
-    positive, positive_weight = _sorted_class(score, weight, is_positive)
-    negative, negative_weight = _sorted_class(score, weight, ~is_positive)
-    pairs = float(positive_weight.sum()) * float(negative_weight.sum())
-    if pairs == 0.0:
-        return 1.0
-    return kernels.ordered_pair_weight(positive, positive_weight, negative, negative_weight) / (2.0 * pairs)
-
-
-def _sorted_class(score: np.ndarray, weight: MaybeArray, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Ascending scores of one class, and integer weights whose sums are exact."""
-    if weight is None:
-        ascending = np.sort(score[members])  # much faster than argsort
-        return ascending, np.ones(ascending.size, dtype=np.int64)
-    # All classes share the scale: the largest weight of all rows, summed over all rows, fits.
-    exponent = SUM_BITS - max(weight.size - 1, 0).bit_length() - math.frexp(max_magnitude(weight))[1]
-    score = score[members]
-    order = np.argsort(score)
-    return score[order], np.rint(np.ldexp(weight[members][order], exponent)).astype(np.int64)
-
-
-def _ndcg(level: int, y: np.ndarray, scores: np.ndarray, weight: MaybeArray, group: MaybeArray) -> float:
+def _ndcgs(level: int, y: np.ndarray, scores: np.ndarray, weight: MaybeArray, group: MaybeArray) -> Term:
     queries = Queries(y, group)
-    return exact_mean(queries.ndcgs(scores[0], level), None if weight is None else queries.weights(weight))
+    return queries.ndcgs(scores[0], level), None if weight is None else queries.weights(weight)
 
 
-REGRESSION = {"l2": _l2, "rmse": _rmse, "l1": _l1}
-BINARY = {"binary_logloss": _binary_logloss, "binary_error": _binary_error, "auc": _auc}
-MULTICLASS = {"multi_logloss": _multi_logloss, "multi_error": _multi_error}
-# A classification forest's raw scores are the probabilities of all classes, also of two.
-FOREST = {
-    "multi_logloss": _forest_logloss,
-    "multi_error": _multi_error,
-    "binary_logloss": _forest_logloss,
-    "binary_error": _multi_error,
-    "auc": _auc,
+REGRESSION: dict[str, Metric] = {
+    "l2": Mean("l2", False, _squared_errors),
+    "rmse": Mean("rmse", False, _squared_errors, math.sqrt),
+    "l1": Mean("l1", False, _absolute_errors),
 }
-BY_OBJECTIVE: dict[str, dict[str, Callable[..., float]]] = {
+BINARY: dict[str, Metric] = {
+    "binary_logloss": Mean("binary_logloss", False, _binary_log_losses),
+    "binary_error": Mean("binary_error", False, _binary_errors),
+    "auc": AUC("auc", True),
+}
+MULTICLASS: dict[str, Metric] = {
+    "multi_logloss": Mean("multi_logloss", False, _multi_log_losses),
+    "multi_error": Mean("multi_error", False, _multi_errors),
+}
+# A classification forest's raw scores are the probabilities of all classes, also of two.
+FOREST: dict[str, Metric] = {
+    "multi_logloss": Mean("multi_logloss", False, _forest_log_losses),
+    "multi_error": Mean("multi_error", False, _multi_errors),
+    "binary_logloss": Mean("binary_logloss", False, _forest_log_losses),
+    "binary_error": Mean("binary_error", False, _multi_errors),
+    "auc": AUC("auc", True),
+}
+BY_OBJECTIVE: dict[str, dict[str, Metric]] = {
     "regression": REGRESSION,
     "binary": BINARY,
     "multiclass": MULTICLASS,
@@ -194,10 +254,10 @@ def get_metric(name: str, objective: str | Callable[..., Any]) -> Metric:
     known = BY_OBJECTIVE[family]
     for candidate in ALIASES.get(name, (name,)):
         if candidate in known:
-            return Metric(candidate, candidate == "auc", known[candidate])
+            return known[candidate]
         level = re.fullmatch(r"ndcg@([1-9][0-9]{0,8})", candidate)
         if level and family in ("lambdarank", "custom"):
-            return Metric(candidate, True, partial(_ndcg, int(level[1])))
+            return Mean(candidate, True, partial(_ndcgs, int(level[1])))
     names = [*known, *(["ndcg@K"] if family in ("lambdarank", "custom") else [])]
     similar = difflib.get_close_matches(str(name), [*names, *ALIASES], n=1)
     hint = f"did you mean {similar[0]!r}? " if similar and similar[0] != name else ""

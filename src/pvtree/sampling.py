@@ -10,6 +10,7 @@ from pvtree.comm import Communicator
 from pvtree.kernels.hashing import bootstrap_multiplicities, hash_pair, keep_rows, sample_features
 from pvtree.layouts import MAX_COPIES
 from pvtree.params import Params
+from pvtree.row_ids import RowIds
 from pvtree.team import Team
 
 # Streams of random numbers that must not meet: each purpose hashes its own number into the seed.
@@ -26,14 +27,14 @@ def tree_key(params: Params, tree: int) -> int:
     return int(_key(params.seed, _TREE, tree))
 
 
-def subsample_rows(params: Params, iteration: int, n_rows: int, first_row: int, team: Team) -> np.ndarray | None:
+def subsample_rows(params: Params, iteration: int, ids: RowIds, team: Team) -> np.ndarray | None:
     """Ids of the rows that this iteration's trees grow on, drawn anew every subsample_freq; None for all."""
     if not draws_rows(params):
         return None
-    kept = np.empty(n_rows, np.bool_)
+    kept = np.empty(ids.n_rows, np.bool_)
     limit = np.uint64(min(int(params.subsample * 2.0**64), 2**64 - 1))
     key = _key(params.seed, _ROWS, iteration // params.subsample_freq)
-    team.for_blocks(keep_rows, n_rows, key, limit, first_row, kept)
+    ids.for_blocks(team, lambda start, stop, shift: keep_rows(start, stop, key, limit, shift, kept))
     return np.flatnonzero(kept).astype(np.uint32)
 
 
@@ -55,12 +56,16 @@ def is_empty(rows: np.ndarray, comm: Communicator) -> bool:
     return int(comm.allreduce(n_rows, "scores")[0]) == 0 if comm.size > 1 else len(rows) == 0
 
 
-def bootstrap_copies(params: Params, tree: int, n_rows: int, first_row: int, team: Team) -> np.ndarray:
+def bootstrap_copies(params: Params, tree: int, ids: RowIds, team: Team) -> np.ndarray:
     """How often each row is in the tree's bootstrap sample: Poisson(1), cut at MAX_COPIES."""
     cumulative = np.cumsum([math.exp(-1) / math.factorial(k) for k in range(MAX_COPIES)])
-    copies = np.empty(n_rows, np.uint8)
+    copies = np.empty(ids.n_rows, np.uint8)
     key = _key(params.seed, _ROWS, tree)
-    team.for_blocks(bootstrap_multiplicities, n_rows, key, first_row, cumulative, copies)
+
+    def draw(start: int, stop: int, shift: int) -> None:
+        bootstrap_multiplicities(start, stop, key, shift, cumulative, copies)
+
+    ids.for_blocks(team, draw)
     return copies
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pvtree.binning import hashed_rows, sample_rows
 from pvtree.coarsening import count_rows
 from pvtree.dtypes import N_BINS
 from pvtree.team import Team
@@ -62,7 +61,7 @@ def measure_skew(shard: Shard, n_classes: int, comm: Communicator) -> Skew:
     # Rows of a query resemble each other: as many independent rows as queries, if these are of equal size (Kish).
     squares = shard.n_rows if shard.group is None else float(np.square(shard.group, dtype=np.float64).sum())
     sums = comm.allreduce(np.concatenate([[squares], labels.ravel(), features.ravel()]), "bins")
-    n_units = shard.n_all_rows**2 / sums[0]
+    n_units = shard.ids.n_all**2 / sums[0]
     labels = sums[1 : 1 + labels.size].reshape(labels.shape)
     features = sums[1 + labels.size :].reshape(features.shape)
     attainable = _attainable(labels) if n_classes > 1 else np.ones(1)
@@ -83,11 +82,11 @@ def _moments(n: int, sums: np.ndarray, squares: np.ndarray) -> np.ndarray:
 
 def _label_moments(shard: Shard, n_classes: int, comm: Communicator) -> np.ndarray:
     """Of the indicator of every class; else of the label's rank, because few extreme labels would hide an order."""
-    y = shard.y[sample_rows(shard.n_rows, shard.first_row, shard.n_all_rows)]
+    y = shard.y[shard.ids.sample()]
     if n_classes > 1:
         counts = np.bincount(y.astype(np.int64), minlength=n_classes).astype(np.float64)
         return _moments(len(y), counts, counts)
-    some = shard.y[:: max(1, shard.n_all_rows // LABEL_VALUES)]
+    some = shard.y[:: max(1, shard.ids.n_all // LABEL_VALUES)]
     known = np.sort(np.concatenate(comm.allgather(np.ascontiguousarray(some), "bins")))
     cuts = np.unique(known[np.arange(1, LABEL_RANKS) * len(known) // LABEL_RANKS])
     rank = np.searchsorted(cuts, y).astype(np.float64)
@@ -96,7 +95,7 @@ def _label_moments(shard: Shard, n_classes: int, comm: Communicator) -> np.ndarr
 
 def _feature_moments(shard: Shard) -> np.ndarray:
     """Of the number of every feature's bin, 0 for missing."""
-    rows = hashed_rows(shard.n_rows, shard.first_row, shard.n_all_rows, FEATURE_ROWS)
+    rows = shard.ids.sample(FEATURE_ROWS)
     with Team(1) as team:
         counts = count_rows(shard.data, rows, team).astype(np.float64)  # (n_features, N_BINS)
     bins = np.arange(N_BINS, dtype=np.float64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,26 +21,28 @@ def read_values(y: Any, n_rows: int, name: str = "y") -> np.ndarray:
     return values
 
 
-def read_labels(y: Any, n_rows: int, classes: np.ndarray | None = None, name: str = "y") -> tuple[Any, Any]:
-    """Class index of every row as float64, and the classes in ascending order.
-
-    With ``classes`` given (evaluation data, or training that goes on) no other label is allowed.
-    """
-    labels = read_column(y, n_rows, name)
+def find_classes(labels: np.ndarray, name: str = "y") -> np.ndarray:
+    """The different labels in ascending order."""
     _check_labels(labels, name)
     try:
-        found = np.unique(labels)
+        return np.unique(labels)
     except TypeError:
         raise InvalidDataError(f"{name} mixes labels of different types; make them all strings.") from None
-    if classes is None:
-        if len(found) == 1:
-            raise InvalidDataError(
-                f"{name} has only one class, {found.tolist()[0]!r}; a classifier needs at least two classes."
-            )
-        classes = found
-    elif unknown := sorted(set(found.tolist()) - set(classes.tolist()), key=str):
+
+
+def check_several_classes(classes: np.ndarray, name: str = "y") -> None:
+    if len(classes) < 2:
+        what = f"has only one class, {classes.tolist()[0]!r}" if len(classes) else "has no class"
+        raise InvalidDataError(f"{name} {what}; a classifier needs at least two classes.")
+
+
+def read_labels(y: Any, n_rows: int, classes: np.ndarray, name: str = "y") -> np.ndarray:
+    """Class index of every row as float64; no label but those of ``classes`` is allowed."""
+    labels = read_column(y, n_rows, name)
+    found = find_classes(labels, name)
+    if unknown := sorted(set(found.tolist()) - set(classes.tolist()), key=str):
         raise InvalidDataError(f"{name} has the label {unknown[0]!r}, but the classes are {_shown(classes)}.")
-    return np.searchsorted(classes, labels).astype(np.float64), classes
+    return np.searchsorted(classes, labels).astype(np.float64)
 
 
 def read_relevance(y: Any, n_rows: int, name: str = "y") -> np.ndarray:
@@ -54,7 +57,7 @@ def read_relevance(y: Any, n_rows: int, name: str = "y") -> np.ndarray:
 
 
 def read_weight(weight: Any, n_rows: int, name: str = "sample_weight") -> np.ndarray | None:
-    """float64 weights, or None where all are 1, so that unit weights train exactly like none."""
+    """float64 weights, one a row."""
     if weight is None:
         return None
     array = np.asarray(weight)
@@ -65,17 +68,23 @@ def read_weight(weight: Any, n_rows: int, name: str = "sample_weight") -> np.nda
     _check_finite(values, name)
     if (values < 0).any():
         raise InvalidDataError(f"{name} must not be negative, got {values.min():g}.")
-    if not values.any():
-        raise InvalidDataError(f"{name} holds only zero weights; at least one row must weigh more than zero.")
-    return None if (values == 1).all() else values
+    return values
 
 
-def read_group(group: Any, qid: Any, n_rows: int, prefix: str = "") -> np.ndarray | None:
-    """Sizes of the queries as int64, from sizes (``group``) or from a query id per row (``qid``)."""
+@dataclass(frozen=True)
+class QueryRuns:
+    """Queries in the order of their rows."""
+
+    sizes: np.ndarray  # int64
+    ids: list[Any] | None = None  # None where only the sizes were given
+
+
+def read_queries(group: Any, qid: Any, n_rows: int, prefix: str = "") -> QueryRuns | None:
+    """The queries from their sizes (``group``) or from a query id per row (``qid``)."""
     if group is not None and qid is not None:
         raise InvalidDataError(f"{prefix}group and {prefix}qid both tell the queries; pass only one of them.")
     if qid is not None:
-        return _sizes_of_runs(qid, n_rows, f"{prefix}qid")
+        return _runs_of(qid, n_rows, f"{prefix}qid")
     if group is None:
         return None
     name = f"{prefix}group"
@@ -87,15 +96,15 @@ def read_group(group: Any, qid: Any, n_rows: int, prefix: str = "") -> np.ndarra
         raise InvalidDataError(f"{name} must hold sizes of at least 1, got {sizes.min()}.")
     if sizes.sum() != n_rows:
         raise InvalidDataError(f"{name} adds up to {sizes.sum()} rows, but X has {n_rows}; sizes must cover X.")
-    return sizes
+    return QueryRuns(sizes)
 
 
-def _sizes_of_runs(qid: Any, n_rows: int, name: str) -> np.ndarray:
+def _runs_of(qid: Any, n_rows: int, name: str) -> QueryRuns:
     ids = np.asarray(qid)
     if ids.ndim != 1:
         raise InvalidDataError(f"{name} must be one-dimensional, got shape {ids.shape}.")
     _check_length(ids, n_rows, name, "query id")
-    starts = np.flatnonzero(np.r_[True, ids[1:] != ids[:-1]])
+    starts = np.flatnonzero(np.r_[len(ids) > 0, ids[1:] != ids[:-1]])
     run_ids = ids[starts].tolist()
     if len(set(run_ids)) < len(run_ids):
         seen: set[Any] = set()
@@ -103,7 +112,7 @@ def _sizes_of_runs(qid: Any, n_rows: int, name: str) -> np.ndarray:
         raise InvalidDataError(
             f"{name} has the query {repeated!r} in two places; sort the rows so that each query is together."
         )
-    return np.diff(np.r_[starts, n_rows]).astype(np.int64)
+    return QueryRuns(np.diff(np.r_[starts, n_rows]).astype(np.int64), run_ids)
 
 
 def read_column(y: Any, n_rows: int, name: str = "y") -> np.ndarray:

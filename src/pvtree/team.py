@@ -39,9 +39,9 @@ class Team:
             for thread in range(1, self.n_threads):
                 self._pool.submit(function, thread)
 
-    def for_blocks(self, kernel: Callable[..., Any], n: int, *args: Any, min_block: int = 4096) -> None:
-        """Call ``kernel(start, stop, *args)`` for disjoint blocks that cover ``range(n)``."""
-        self._run([(kernel, start, stop, *args) for start, stop in self._blocks(n, min_block)])
+    def for_blocks(self, kernel: Callable[..., Any], n: int, *args: Any, min_block: int = 4096, first: int = 0) -> None:
+        """Call ``kernel(start, stop, *args)`` for disjoint blocks that cover ``n`` places from ``first`` on."""
+        self._run([(kernel, first + start, first + stop, *args) for start, stop in self._blocks(n, min_block)])
 
     def for_blocks_with(
         self, scratch: Sequence[Any], kernel: Callable[..., Any], n: int, *args: Any, min_block: int = 1

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,14 +16,13 @@ from pvtree.binning import (
     block_starts,
     choose_own_bins,
     choose_shared_bins,
-    hashed_rows,
-    sample_rows,
 )
 from pvtree.comm import Communicator
 from pvtree.comm.local import run
 from pvtree.dtypes import BLOCK, BinnedRows
 from pvtree.errors import InvalidDataError
 from pvtree.kernels.binning import midpoint
+from pvtree.row_ids import RowIds
 from pvtree.team import Team
 
 ANY_FLOAT = st.floats(allow_nan=False, allow_infinity=True)
@@ -34,7 +31,7 @@ ANY_FLOAT = st.floats(allow_nan=False, allow_infinity=True)
 def bin_all(X: np.ndarray, max_bin: int = 255, n_threads: int = 1, **categorical: int) -> tuple[BinnedRows, Thresholds]:
     codes = {int(k[1:]): v for k, v in categorical.items()}
     with Team(n_threads) as team:
-        thresholds = choose_own_bins(X, sample_rows(len(X)), (0, X.shape[1]), codes, max_bin, team)
+        thresholds = choose_own_bins(X, RowIds.consecutive(len(X)).sample(), (0, X.shape[1]), codes, max_bin, team)
         return bin_rows(X, thresholds, 0, X.shape[1], team), thresholds
 
 
@@ -180,23 +177,8 @@ def test_blocks_cover_all_features_with_at_most_16_each(n_features: int, n_threa
     assert (starts[:-1] % 4 == 0).all()
 
 
-def test_the_sample_of_rows_does_not_depend_on_how_they_are_spread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pvtree.binning.SAMPLE_ROWS", 1000)
-    whole = sample_rows(10_000)
-    assert 850 < len(whole) < 1150
-    key = 0x5EED_B125
-    under = [row for row in range(10_000) if oracle.hash_number(key, row) < 2**64 // 10]
-    assert_array_equal(whole, under)
-    assert_array_equal(sample_rows(1000), np.arange(1000))
-    for bounds in ([0, 10_000, 10_000], [0, 1, 3000, 3000, 10_000]):
-        parts = [sample_rows(stop - start, start, 10_000) + start for start, stop in pairwise(bounds)]
-        assert_array_equal(np.concatenate(parts), whole)
-    assert_array_equal(sample_rows(300, 600, 1000), np.arange(300))
-    assert np.isin(hashed_rows(10_000, 0, 10_000, 100), whole).all()  # fewer rows are some of the more
-
-
 def test_rows_outside_the_sample_are_binned_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pvtree.binning.SAMPLE_ROWS", 500)
+    monkeypatch.setattr("pvtree.row_ids.SAMPLE_ROWS", 500)
     X = np.random.default_rng(3).normal(size=(5000, 2))
     data, thresholds = bin_all(X, 32)
     assert_array_equal(as_matrix(data), expected_bins(X, thresholds))
@@ -227,7 +209,7 @@ def bin_together(parts: list[np.ndarray], codes: dict[int, int], max_bin: int, n
 
     def choose(comm: Communicator) -> Thresholds:
         X = parts[comm.rank]
-        sample = sample_rows(len(X), int(firsts[comm.rank]), n_all)
+        sample = RowIds.consecutive(len(X), int(firsts[comm.rank]), n_all).sample()
         with Team(n_threads) as team:
             return choose_shared_bins(X, sample, codes, max_bin, team, comm)
 
@@ -263,7 +245,7 @@ def test_bins_do_not_depend_on_the_workers(seed, n_rows, n_workers, max_bin, dty
     X = awkward_columns(rng, n_rows).astype(dtype)
     bounds = np.sort(rng.integers(0, n_rows + 1, n_workers - 1))  # often with workers that have no rows
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pvtree.binning.SAMPLE_ROWS", sample_size)
+        patch.setattr("pvtree.row_ids.SAMPLE_ROWS", sample_size)
         patch.setattr("pvtree.binning.IN_FLIGHT", in_flight)
         _, alone = bin_all(X, max_bin, f2=9)
         for thresholds in bin_together(np.split(X, bounds), {2: 9}, max_bin):

@@ -73,18 +73,18 @@ def test_spread_rows_have_the_bins_of_one_worker(seed, n_rows, n_workers, tree_l
     X, y, weight = rows_of(seed, n_rows, dtype=dtype), np.arange(n_rows) % 3, np.arange(n_rows) / 7
     params = parameters(tree_learner, 64)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pvtree.binning.SAMPLE_ROWS", sample_size)
+        patch.setattr("pvtree.row_ids.SAMPLE_ROWS", sample_size)
         whole = alone(Part(X, y, weight), params)
         shards = shards_of(split_by_rows(X, y, weight, None, n_workers), params)
     for shard in shards:
         assert_same_thresholds(shard, whole)
         assert_array_equal(shard.data.n_bins, whole.data.n_bins)
         assert_array_equal(shard.data.is_categorical, whole.data.is_categorical)
-        assert shard.n_all_rows == n_rows and shard.first_feature == 0
+        assert shard.ids.n_all == n_rows and shard.first_feature == 0
     assert_array_equal(np.vstack([matrix(shard) for shard in shards]), matrix(whole))
     assert_array_equal(np.concatenate([shard.y for shard in shards]), y)
     assert_array_equal(np.concatenate([shard.weight for shard in shards]), weight)
-    assert_array_equal([shard.first_row for shard in shards], np.cumsum([0] + [s.n_rows for s in shards])[:-1])
+    assert_array_equal(np.concatenate([shard.ids.numbers() for shard in shards]), np.arange(n_rows))
 
 
 @settings(max_examples=20, deadline=None, derandomize=True, database=None)
@@ -93,7 +93,7 @@ def test_spread_columns_have_the_bins_of_one_worker(seed, n_features, n_workers,
     X, y = rows_of(seed, 90, n_features), np.arange(90.0)
     params = parameters("attribute")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pvtree.binning.SAMPLE_ROWS", sample_size)
+        patch.setattr("pvtree.row_ids.SAMPLE_ROWS", sample_size)
         whole = alone(Part(X, y), params)
         shards = shards_of(split_by_columns(X, y, None, None, n_workers), params)
     for shard in shards:
@@ -102,7 +102,8 @@ def test_spread_columns_have_the_bins_of_one_worker(seed, n_features, n_workers,
         assert_array_equal(matrix(shard), matrix(whole)[:, own])
         assert_array_equal(shard.data.n_bins, whole.data.n_bins[own])
         assert_array_equal(shard.data.is_categorical, whole.data.is_categorical[own])
-        assert (shard.n_rows, shard.n_all_rows, shard.first_row) == (90, 90, 0)
+        assert (shard.n_rows, shard.ids.n_all) == (90, 90)
+        assert_array_equal(shard.ids.numbers(), np.arange(90))
         assert shard.n_all_features == n_features
     assert sum(shard.data.n_features for shard in shards) == n_features
 
@@ -138,8 +139,8 @@ def test_queries_stay_whole() -> None:
     parts = split_by_rows(X, y, None, group, 3)
     assert [part.group.tolist() for part in parts] == [[1, 9], [2], [5, 3]]  # cut at rows 10 and 12, near 7 and 14
     for part in parts:
-        assert part.group.sum() == len(part.y) == len(part.X) and part.n_all_rows == 20
-        assert part.y[0] == part.first_row
+        assert part.group.sum() == len(part.y) == len(part.X) and part.ids.n_all == 20
+        assert_array_equal(part.y, part.ids.numbers())
 
 
 def test_parts_share_the_memory_of_the_whole() -> None:

@@ -3,13 +3,14 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
+from pvtree.comm import Solo
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
 from pvtree.inputs import Columns, column_names, encode, learn_columns, read_like, read_table
 
 
 def read(X, categorical_feature="auto", max_bin=255):
     table = read_table(X)
-    columns = learn_columns(X, table, categorical_feature, max_bin)
+    columns = learn_columns(X, table, categorical_feature, max_bin, Solo())
     return encode(table, columns), columns
 
 

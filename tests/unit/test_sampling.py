@@ -9,23 +9,26 @@ import numpy as np
 import pytest
 
 from pvtree.params import Params
+from pvtree.row_ids import RowIds
 from pvtree.sampling import bootstrap_copies, n_node_features, subsample_rows, tree_features, tree_key
 from pvtree.team import Team
 
 N_ROWS = 20_000
+ALL = RowIds.consecutive(N_ROWS)
 
 
 @pytest.mark.parametrize("n_threads", [1, 3])
 def test_shards_draw_what_the_whole_would_draw(n_threads: int) -> None:
     params = Params(subsample=0.3, subsample_freq=1, seed=4)
     with Team(1) as alone:
-        rows = subsample_rows(params, 2, N_ROWS, 0, alone)
-        copies = bootstrap_copies(params, 2, N_ROWS, 0, alone)
+        rows = subsample_rows(params, 2, ALL, alone)
+        copies = bootstrap_copies(params, 2, ALL, alone)
     with Team(n_threads) as team:
         bounds = [0, 1, 9000, 9000, N_ROWS]  # one row, and none at all
         pairs = list(pairwise(bounds))
-        drawn = [subsample_rows(params, 2, stop - start, start, team) for start, stop in pairs]
-        copied = [bootstrap_copies(params, 2, stop - start, start, team) for start, stop in pairs]
+        shards = [RowIds.consecutive(stop - start, start, N_ROWS) for start, stop in pairs]
+        drawn = [subsample_rows(params, 2, ids, team) for ids in shards]
+        copied = [bootstrap_copies(params, 2, ids, team) for ids in shards]
     together = [np.asarray(part, np.int64) + start for part, (start, _) in zip(drawn, pairs, strict=True)]
     np.testing.assert_array_equal(np.concatenate(together), rows)
     np.testing.assert_array_equal(np.concatenate(copied), copies)
@@ -34,9 +37,9 @@ def test_shards_draw_what_the_whole_would_draw(n_threads: int) -> None:
 def test_a_sample_lasts_for_subsample_freq_iterations_and_has_the_share_asked_for() -> None:
     params = Params(subsample=0.3, subsample_freq=2, seed=1)
     with Team(1) as team:
-        samples = [subsample_rows(params, iteration, N_ROWS, 0, team) for iteration in range(4)]
+        samples = [subsample_rows(params, iteration, ALL, team) for iteration in range(4)]
         for turned_off in (Params(subsample=0.3), Params(subsample=1.0, subsample_freq=1)):
-            assert subsample_rows(turned_off, 0, N_ROWS, 0, team) is None
+            assert subsample_rows(turned_off, 0, ALL, team) is None
     assert all(sample is not None and abs(len(sample) / N_ROWS - 0.3) < 0.02 for sample in samples)
     np.testing.assert_array_equal(samples[0], samples[1])
     np.testing.assert_array_equal(samples[2], samples[3])
@@ -45,7 +48,7 @@ def test_a_sample_lasts_for_subsample_freq_iterations_and_has_the_share_asked_fo
 
 def test_copies_are_poisson() -> None:
     with Team(2) as team:
-        copies = bootstrap_copies(Params(seed=3), 0, 100_000, 0, team)
+        copies = bootstrap_copies(Params(seed=3), 0, RowIds.consecutive(100_000), team)
     expected = [math.exp(-1) / math.factorial(k) for k in range(5)]
     np.testing.assert_allclose(np.bincount(copies)[:5] / 100_000, expected, atol=0.006)
     assert copies.max() <= 8
@@ -56,8 +59,8 @@ def test_seeds_trees_and_purposes_are_different_streams() -> None:
     assert len(keys) == 400
     params = Params(subsample=0.5, subsample_freq=1, seed=0)
     with Team(1) as team:
-        rows = subsample_rows(params, 0, N_ROWS, 0, team)
-        other_seed = subsample_rows(Params(subsample=0.5, subsample_freq=1, seed=1), 0, N_ROWS, 0, team)
+        rows = subsample_rows(params, 0, ALL, team)
+        other_seed = subsample_rows(Params(subsample=0.5, subsample_freq=1, seed=1), 0, ALL, team)
     assert rows is not None and other_seed is not None
     assert 0.45 < len(np.intersect1d(rows, other_seed)) / len(rows) < 0.55
 

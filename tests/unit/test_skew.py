@@ -92,7 +92,7 @@ def test_columns_that_follow_the_order_of_rows_are_found(n_workers):
 
 def test_more_rows_than_are_looked_at(monkeypatch):
     monkeypatch.setattr("pvtree.skew.FEATURE_ROWS", 500)
-    monkeypatch.setattr("pvtree.binning.SAMPLE_ROWS", 1000)
+    monkeypatch.setattr("pvtree.row_ids.SAMPLE_ROWS", 1000)
     rng = np.random.default_rng(3)
     X, y = rng.normal(size=(5000, 3)), rng.normal(size=5000)
     assert is_quiet(skew_of(X, y, 4))

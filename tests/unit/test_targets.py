@@ -2,8 +2,29 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from pvtree.agreement import agree_weights
+from pvtree.comm import Solo
 from pvtree.errors import InvalidDataError, InvalidTypeError
-from pvtree.targets import read_group, read_labels, read_relevance, read_values, read_weight
+from pvtree.targets import (
+    check_several_classes,
+    find_classes,
+    read_column,
+    read_labels,
+    read_queries,
+    read_relevance,
+    read_values,
+    read_weight,
+)
+
+
+def classes_of(y, n_rows):
+    classes = find_classes(read_column(y, n_rows))
+    check_several_classes(classes)
+    return classes
+
+
+def sizes_of(group, qid, n_rows):
+    return read_queries(group, qid, n_rows).sizes.tolist()
 
 
 @pytest.mark.parametrize(
@@ -18,7 +39,8 @@ from pvtree.targets import read_group, read_labels, read_relevance, read_values,
     ],
 )
 def test_labels(y, classes, indices):
-    found, known = read_labels(y, 3)
+    known = classes_of(y, 3)
+    found = read_labels(y, 3, known)
     assert known.tolist() == classes
     assert found.dtype == np.float64
     assert found.tolist() == indices
@@ -42,12 +64,11 @@ def test_labels(y, classes, indices):
 )
 def test_bad_labels(y, sentence):
     with pytest.raises(InvalidDataError, match=sentence):
-        read_labels(y, 3)
+        classes_of(y, 3)
 
 
 def test_labels_of_known_classes():
-    found, _ = read_labels([3, 3], 2, classes=np.array([1, 3]))
-    assert found.tolist() == [1, 1]
+    assert read_labels([3, 3], 2, np.array([1, 3])).tolist() == [1, 1]
     with pytest.raises(InvalidDataError, match=r"^y of eval_set 0 has the label 2, but the classes are 1, 3.$"):
         read_labels([2, 3], 2, np.array([1, 3]), "y of eval_set 0")
 
@@ -70,7 +91,7 @@ def test_relevance(bad):
 
 def test_unit_weights_are_no_weights():
     assert read_weight(None, 2) is None
-    assert read_weight(np.ones(2, int), 2) is None
+    assert agree_weights(read_weight(np.ones(2, int), 2), 2, Solo(), "sample_weight") is None
     assert read_weight([1, 2], 2).tolist() == [1.0, 2.0]
 
 
@@ -88,14 +109,16 @@ def test_unit_weights_are_no_weights():
 )
 def test_bad_weights(weight, sentence):
     with pytest.raises(InvalidDataError, match=sentence):
-        read_weight(weight, 2)
+        agree_weights(read_weight(weight, 2), 2, Solo(), "sample_weight")
 
 
 def test_groups_from_sizes_and_ids():
-    assert read_group([2, 1], None, 3).tolist() == [2, 1]
-    assert read_group(None, ["q", "q", "p"], 3).tolist() == [2, 1]
-    assert read_group(None, [7, 7, 7], 3).tolist() == [3]
-    assert read_group(None, None, 3) is None
+    assert sizes_of([2, 1], None, 3) == [2, 1]
+    assert sizes_of(None, ["q", "q", "p"], 3) == [2, 1]
+    assert read_queries(None, ["q", "q", "p"], 3).ids == ["q", "p"]
+    assert sizes_of(None, [7, 7, 7], 3) == [3]
+    assert sizes_of(None, [], 0) == []
+    assert read_queries(None, None, 3) is None
 
 
 @pytest.mark.parametrize(
@@ -117,4 +140,4 @@ def test_groups_from_sizes_and_ids():
 )
 def test_bad_groups(group, qid, sentence):
     with pytest.raises(InvalidDataError, match=sentence):
-        read_group(group, qid, 3)
+        read_queries(group, qid, 3)

@@ -43,6 +43,7 @@ class Communicator(ABC):
         self.rank = rank
         self.size = size
         self.traffic = Traffic()
+        self.n_on_host = size  # so many of the workers share this machine's cores
 
     def allgather(self, buffer: np.ndarray, phase: str) -> list[np.ndarray]:
         """Everybody's buffer, by rank. First dimensions may differ; the others, and the dtype, are equal."""

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pvtree import inputs, targets
+from pvtree.agreement import share
+from pvtree.comm import Communicator
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
 from pvtree.params import integer
 
 if TYPE_CHECKING:
+    from pvtree.estimators.reading import Given, ReadTarget
+    from pvtree.evaluating import EvalSet
     from pvtree.metrics import CustomMetric, Metric
-    from pvtree.watching import EvalSet
+    from pvtree.tables import Columns
 
 
 @dataclass(frozen=True)
@@ -30,28 +33,35 @@ class Evaluation:
     eval_at: Any = ()
 
 
-def read_eval_sets(
-    evaluation: Evaluation,
-    train_data: tuple[Any, Any],
-    columns: inputs.Columns,
-    read_target: Callable[[Any, int, str], np.ndarray],
-) -> list[EvalSet]:
-    from pvtree.watching import EvalSet
-
+def given_sets(evaluation: Evaluation, train: Given) -> dict[str, Given]:
+    """The evaluation sets by name, as the user gave them."""
     pairs = _pairs(evaluation.eval_set)
-    names = _names(evaluation.eval_names, pairs, train_data)
-    weights = _one_each(evaluation.eval_sample_weight, len(pairs), "eval_sample_weight")
-    groups = _one_each(evaluation.eval_group, len(pairs), "eval_group")
-    qids = _one_each(evaluation.eval_qid, len(pairs), "eval_qid")
-    sets = []
-    for i, (X, y) in enumerate(pairs):
-        matrix = inputs.read_like(X, columns, "the model")
-        n_rows = len(matrix)
-        target = read_target(y, n_rows, f"y of eval_set {i}")
-        weight = targets.read_weight(weights[i], n_rows, f"eval_sample_weight of eval_set {i}")
-        group = targets.read_group(groups[i], qids[i], n_rows, "eval_")
-        sets.append(EvalSet(names[i], matrix, target, weight, group))
-    return sets
+    names = _names(evaluation.eval_names, pairs, (train.X, train.y))
+    more = [
+        _one_each(getattr(evaluation, name), len(pairs), name)
+        for name in ("eval_sample_weight", "eval_group", "eval_qid")
+    ]
+    return {
+        name: replace(train, X=X, y=y, weight=weight, group=group, qid=qid, prefix="eval_", suffix=f" of eval_set {i}")
+        for i, (name, (X, y), weight, group, qid) in enumerate(zip(names, pairs, *more, strict=True))
+    }
+
+
+def read_eval_sets(
+    sets: dict[str, Given], columns: Columns, read_target: ReadTarget, comm: Communicator
+) -> list[EvalSet]:
+    """Each worker's rows of every evaluation set."""
+    from pvtree.estimators.reading import open_rows, read_rows
+    from pvtree.evaluating import EvalSet
+    from pvtree.sources import as_source
+
+    if len({tuple(names) for names in share(list(sets), comm)}) > 1:
+        raise InvalidDataError("eval_set differs between workers; pass the same sets, and each worker's rows of them.")
+    read = []
+    for name, given in sets.items():
+        rows = read_rows(given, open_rows(given, comm), columns, "the model", read_target, comm)
+        read.append(EvalSet(name, as_source(rows.X).matrix(), rows.y, rows.weight, rows.group))
+    return read
 
 
 def read_metrics(evaluation: Evaluation, objective: str) -> list[Metric | CustomMetric]:

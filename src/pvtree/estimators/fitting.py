@@ -1,56 +1,55 @@
-"""fit: check parameters and data, call the trainer, keep what it made."""
+"""fit: check parameters and data, call the trainer where the data is, keep what it made."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from pvtree import inputs, targets
+from pvtree.agreement import all_or_none
 from pvtree.callbacks import TRAINING_NAMES
+from pvtree.comm import Communicator
+from pvtree.comm.connect import connect
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
 from pvtree.estimators.base import Estimator, columns_of
-from pvtree.estimators.evaluation import Evaluation, read_eval_sets, read_metrics
-from pvtree.params import make_params
+from pvtree.estimators.evaluation import Evaluation, given_sets, read_eval_sets, read_metrics
+from pvtree.params import Rule, integer, make_params, positive
 
 if TYPE_CHECKING:
     from pvtree.ensemble import TrainResult
+    from pvtree.estimators.reading import Given, TrainingData
     from pvtree.model import Model
+
+_PATH = Rule("The folder of checkpoints.", "a path or None", lambda v: v is None or isinstance(v, str | os.PathLike))
 
 
 @dataclass(frozen=True)
-class TrainingData:
-    """What fit was given, as the trainer wants it."""
+class Request:
+    """What fit was asked for beside the rows."""
 
-    matrix: np.ndarray  # float32 or float64 (n_rows, n_features)
-    y: np.ndarray  # float64 (n_rows,)
-    weight: np.ndarray | None
-    columns: inputs.Columns
-    classes: np.ndarray | None
+    evaluation: Evaluation
+    callbacks: Any = None
+    init_model: Any = None
+    comm: Any = None
+    client: Any = None
+    timeout: float = 600.0
+    checkpoint: Any = None
+    checkpoint_freq: int = 10
 
-    @property
-    def n_classes(self) -> int:
-        return 1 if self.classes is None else len(self.classes)
-
-    @property
-    def for_train(self) -> dict[str, Any]:
-        """The keyword arguments of ``train`` that describe the data."""
-        categories = dict(self.columns.categories)
-        return {
-            "weight": self.weight,
-            "categorical": {j: len(values) for j, values in categories.items()},
-            "categories": categories,
-            "feature_names": self.columns.names,
-            "classes": None if self.classes is None else tuple(self.classes.tolist()),
-        }
+    def checked(self) -> Request:
+        integer("", 1).check("checkpoint_freq", self.checkpoint_freq)
+        _PATH.check("checkpoint", self.checkpoint)
+        return replace(self, callbacks=_checked_callbacks(self.callbacks), init_model=_read_init_model(self.init_model))
 
 
 class Fitting(Estimator):
     """The part of an estimator that trains; subclasses say what kind of ensemble and of target."""
 
     _ensemble: ClassVar[str]
+    _has_classes: ClassVar[bool] = False
     _drops_weightless: ClassVar[bool] = True
 
     def fit(
@@ -65,6 +64,11 @@ class Fitting(Estimator):
         eval_metric: Any = None,
         callbacks: Any = None,
         init_model: Any = None,
+        comm: Any = None,
+        client: Any = None,
+        timeout: float = 600.0,
+        checkpoint: Any = None,
+        checkpoint_freq: int = 10,
     ) -> Self:
         """Train on X (rows x columns) and y; rows of weight zero are left out.
 
@@ -72,24 +76,53 @@ class Fitting(Estimator):
         ``eval_metric`` a name, a function f(y_true, y_pred[, weight]) -> (name, value, is_higher_better) or a
         list of these. ``callbacks`` are called after every iteration. ``init_model`` (a Model, a fitted
         estimator or the path of a saved model) is where training goes on from.
-        """
-        evaluation = Evaluation(eval_set, eval_names, eval_sample_weight, eval_metric=eval_metric)
-        return self._fit(X, y, sample_weight, evaluation, callbacks, init_model)
 
-    def _fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        evaluation: Evaluation,
-        callbacks: Any,
-        init_model: Any,
-        queries: tuple[Any, Any] = (None, None),
-    ) -> Self:
-        values = self._checked_parameters()
-        callbacks = _checked_callbacks(callbacks)
-        start = _read_init_model(init_model)
-        data = self._read_training(X, y, sample_weight, values, start)
+        On a cluster: with ``comm`` (mpi4py's, such as MPI.COMM_WORLD) every rank calls fit with its own rows, of
+        evaluation sets too, and ends with the same model; a Dask array or DataFrame trains on the Dask cluster that
+        holds it, through ``client`` or the one in scope. ``timeout`` is how many seconds workers wait for one that
+        does not answer. ``checkpoint`` is a folder where the model is kept every ``checkpoint_freq`` iterations; a fit
+        of the same data with the same parameters goes on from there.
+        """
+        request = Request(
+            Evaluation(eval_set, eval_names, eval_sample_weight, eval_metric=eval_metric),
+            callbacks, init_model, comm, client, timeout, checkpoint, checkpoint_freq,
+        )  # fmt: skip
+        return self._fit(X, y, sample_weight, request)
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, request: Request, group: Any = None, qid: Any = None) -> Self:
+        from pvtree.estimators.reading import Given
+
+        given = Given(X, y, sample_weight, group, qid)
+        positive("").check("timeout", request.timeout)
+        if hasattr(X, "__dask_graph__"):
+            from pvtree.estimators.on_dask import fit_on_dask
+
+            result, data = fit_on_dask(self, given, self._checked(request))
+        else:
+            with connect(request.comm, request.timeout) as comm:
+
+                def check() -> tuple[dict[str, Given], Request]:
+                    return given_sets(request.evaluation, given), self._checked(request)
+
+                result, data = self._train(given, *all_or_none(check, comm), comm)
+        self._keep(result, data)
+        return self
+
+    def _checked(self, request: Request) -> Request:
+        """The request once it and the parameters are known to be right."""
+        self._checked_parameters()
+        return request.checked()
+
+    def _train(
+        self, given: Given, sets: dict[str, Given], request: Request, comm: Communicator
+    ) -> tuple[TrainResult, TrainingData]:
+        """What every worker does with the rows that it was given; all get the same result."""
+        from pvtree.checkpoint import Checkpoint  # these import the kernels: not needed to construct or clone
+        from pvtree.ensemble import train
+
+        values, start = self.get_params(deep=False), request.init_model
+        self._check_workers(values, comm)
+        data = self._read_training(given, values, start, comm)
         task = self._task(data.n_classes)
         custom = values.get("objective") if callable(values.get("objective")) else None
         params = make_params(
@@ -102,32 +135,36 @@ class Fitting(Estimator):
         )
         if start is not None:
             _check_continues(start, self._ensemble, "custom" if custom else task, data.n_classes)
-        group = self._read_queries(queries, len(data.y))
 
         def read_target(y: Any, n_rows: int, name: str) -> np.ndarray:
-            return self._read_target(y, n_rows, data.classes, name)[0]
+            return self._read_target(y, n_rows, data.classes, name)
 
-        eval_sets = read_eval_sets(evaluation, (X, y), data.columns, read_target)
-        metrics = read_metrics(evaluation, task) if eval_sets else []
+        eval_sets = read_eval_sets(sets, data.columns, read_target, comm)
+        metrics = read_metrics(request.evaluation, task) if eval_sets else []
         if params.early_stopping_rounds and all(s.name in TRAINING_NAMES for s in eval_sets):
             raise InvalidDataError(
                 "early_stopping_rounds needs data that is not trained on; pass eval_set=[(X, y)] to fit."
             )
-        from pvtree.ensemble import train  # imports the kernels: not needed to construct or clone
-
+        rows, categories = data.rows, dict(data.columns.categories)
         result = train(
-            data.matrix,
-            data.y,
+            rows.X,
+            rows.y,
             params,
-            group=group,
+            weight=rows.weight,
+            group=rows.group,
+            ids=rows.ids,
+            categorical={j: len(values) for j, values in categories.items()},
+            categories=categories,
+            feature_names=data.columns.names,
+            classes=None if data.classes is None else tuple(data.classes.tolist()),
             eval_sets=eval_sets,
             metrics=metrics,
-            callbacks=callbacks,
+            callbacks=request.callbacks,
             init_model=start,
-            **data.for_train,
+            checkpoint=None if request.checkpoint is None else Checkpoint(request.checkpoint, request.checkpoint_freq),
+            comm=comm,
         )
-        self._keep(result, data)
-        return self
+        return result, data
 
     def _task(self, n_classes: int) -> str:
         """The named objective that says what raw scores mean, whatever function the user trains with."""
@@ -138,35 +175,43 @@ class Fitting(Estimator):
         """Fields of Params that are no parameters of this estimator."""
         return {}
 
+    def _check_workers(self, values: dict[str, Any], comm: Communicator) -> None:
+        if comm.size > 1 and values["tree_learner"] == "serial":
+            raise InvalidParameterError(
+                f"tree_learner='serial' trains on one worker, but there are {comm.size}; "
+                "use tree_learner='voting', or 'data' for the model of one machine."
+            )
+
     def _read_training(
-        self, X: Any, y: Any, sample_weight: Any, values: dict[str, Any], start: Model | None
+        self, given: Given, values: dict[str, Any], start: Model | None, comm: Communicator
     ) -> TrainingData:
-        table = inputs.read_table(X)
-        weight = targets.read_weight(sample_weight, table.shape[0])
-        if weight is not None and self._drops_weightless and not weight.all():
-            # A row that weighs nothing is no row: it makes no bin, no class, and fills no leaf.
-            keep = weight > 0
-            y = targets.read_column(y, table.shape[0])[keep]
-            table = inputs.take_rows(table, keep)
-            weight = targets.read_weight(weight[keep], table.shape[0])
-        known = None if start is None or start.classes is None else np.asarray(start.classes)
-        target, classes = self._read_target(y, table.shape[0], known)
-        if start is None:
-            columns = inputs.learn_columns(X, table, values["categorical_feature"], values["max_bin"])
-        else:
-            # The trees of the earlier model know its categories by their bins, so these must stay.
-            columns = columns_of(start)
-            inputs.check_columns(X, table, columns, "init_model")
-        return TrainingData(inputs.encode(table, columns), target, weight, columns, classes)
+        from pvtree.estimators.reading import TrainingData, find_classes, open_rows, read_rows
 
-    def _read_target(
-        self, y: Any, n_rows: int, known: np.ndarray | None, name: str = "y"
-    ) -> tuple[np.ndarray, np.ndarray | None]:
-        """The target as the trainer wants it, and the classes if it has any."""
-        return targets.read_values(y, n_rows, name), None
+        given = self._with_queries(given, comm)
+        opened = open_rows(given, comm, self._drops_weightless)
+        classes = None
+        if self._has_classes:
+            known = None if start is None or start.classes is None else np.asarray(start.classes)
+            classes = find_classes(opened, known, comm)
+        # The trees of an earlier model know its categories by their bins, so these must stay.
+        columns = (
+            inputs.learn_columns(given.X, opened.table, values["categorical_feature"], values["max_bin"], comm)
+            if start is None
+            else columns_of(start)
+        )
 
-    def _read_queries(self, queries: tuple[Any, Any], n_rows: int) -> np.ndarray | None:
-        return None
+        def read_target(y: Any, n_rows: int, name: str) -> np.ndarray:
+            return self._read_target(y, n_rows, classes, name)
+
+        rows = read_rows(given, opened, columns, "init_model", read_target, comm)
+        return TrainingData(rows, columns, classes)
+
+    def _read_target(self, y: Any, n_rows: int, classes: np.ndarray | None, name: str = "y") -> np.ndarray:
+        """The target as the trainer wants it."""
+        return targets.read_values(y, n_rows, name)
+
+    def _with_queries(self, given: Given, comm: Communicator) -> Given:
+        return given
 
     def _keep(self, result: TrainResult, data: TrainingData) -> None:
         """All fitted attributes at once, so that a fit which fails leaves the estimator as it was."""

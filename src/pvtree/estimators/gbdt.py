@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Self
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from pvtree import targets
+from pvtree import inputs, targets
+from pvtree.comm import Communicator
 from pvtree.errors import InvalidDataError
 from pvtree.estimators.base import store
 from pvtree.estimators.evaluation import Evaluation
-from pvtree.estimators.fitting import Fitting
+from pvtree.estimators.fitting import Fitting, Request
 from pvtree.estimators.tasks import Classifier, Regressor, Values
 from pvtree.params import RULES, objective
+
+if TYPE_CHECKING:
+    from pvtree.estimators.reading import Given
 
 
 class _GBDT(Fitting):
@@ -152,18 +157,17 @@ class GBDTRanker(_GBDT, Values):
     def _task(self, n_classes: int) -> str:
         return "lambdarank"
 
-    def _read_target(
-        self, y: Any, n_rows: int, known: np.ndarray | None, name: str = "y"
-    ) -> tuple[np.ndarray, np.ndarray | None]:
-        return targets.read_relevance(y, n_rows, name), None
+    def _read_target(self, y: Any, n_rows: int, classes: np.ndarray | None, name: str = "y") -> np.ndarray:
+        return targets.read_relevance(y, n_rows, name)
 
-    def _read_queries(self, queries: tuple[Any, Any], n_rows: int) -> np.ndarray:
-        sizes = targets.read_group(*queries, n_rows)
-        if sizes is None:
-            message = "All rows are ranked as one query; pass group (sizes of queries) or qid (query ids)."
-            warnings.warn(message, UserWarning, stacklevel=4)
-            return np.array([n_rows], dtype=np.int64)
-        return sizes
+    def _with_queries(self, given: Given, comm: Communicator) -> Given:
+        if given.group is not None or given.qid is not None:
+            return given
+        if comm.size > 1:
+            raise InvalidDataError("Ranking on several workers needs the queries; pass group or qid to fit.")
+        message = "All rows are ranked as one query; pass group (sizes of queries) or qid (query ids)."
+        warnings.warn(message, UserWarning, stacklevel=5)
+        return replace(given, qid=np.zeros(inputs.read_table(given.X).shape[0], np.int64))
 
     def fit(
         self,
@@ -182,14 +186,23 @@ class GBDTRanker(_GBDT, Values):
         eval_at: Any = (10,),
         callbacks: Any = None,
         init_model: Any = None,
+        comm: Any = None,
+        client: Any = None,
+        timeout: float = 600.0,
+        checkpoint: Any = None,
+        checkpoint_freq: int = 10,
     ) -> Self:
         """Train on X (documents x columns) and their relevance y, whole numbers from 0 to 30.
 
         The rows of a query stand together: ``group`` holds their number for each query, or ``qid`` the query
         of each row; ``eval_group`` or ``eval_qid`` hold one such list per evaluation set. ``eval_at`` are the
-        ranks at which NDCG is measured. The other arguments are those of ``GBDTRegressor.fit``.
+        ranks at which NDCG is measured. The other arguments are those of ``GBDTRegressor.fit``. On a cluster a query
+        whose rows, by ``qid``, lie on several workers is moved to one of them.
         """
         if eval_set is not None and eval_group is None and eval_qid is None:
             raise InvalidDataError("eval_set of a ranker needs its queries; pass eval_group or eval_qid to fit.")
-        evaluation = Evaluation(eval_set, eval_names, eval_sample_weight, eval_group, eval_qid, eval_metric, eval_at)
-        return self._fit(X, y, sample_weight, evaluation, callbacks, init_model, (group, qid))
+        request = Request(
+            Evaluation(eval_set, eval_names, eval_sample_weight, eval_group, eval_qid, eval_metric, eval_at),
+            callbacks, init_model, comm, client, timeout, checkpoint, checkpoint_freq,
+        )  # fmt: skip
+        return self._fit(X, y, sample_weight, request, group, qid)

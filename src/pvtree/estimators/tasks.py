@@ -34,10 +34,11 @@ class Classifier(ClassifierMixin, Fitting):
     def _probabilities(self, raw: np.ndarray) -> np.ndarray:
         raise NotImplementedError
 
-    def _read_target(
-        self, y: Any, n_rows: int, known: np.ndarray | None, name: str = "y"
-    ) -> tuple[np.ndarray, np.ndarray | None]:
-        return targets.read_labels(y, n_rows, known, name)
+    _has_classes = True
+
+    def _read_target(self, y: Any, n_rows: int, classes: np.ndarray | None, name: str = "y") -> np.ndarray:
+        assert classes is not None  # agreed on before
+        return targets.read_labels(y, n_rows, classes, name)
 
     def predict(self, X: Any, raw_score: bool = False, num_iteration: int | None = None) -> np.ndarray:
         """Most probable classes; with ``raw_score`` the scores behind them, (n,) or (n, n_outputs)."""

@@ -8,6 +8,9 @@ from pvtree.kernels.elementary import exp, log, select, softplus
 from pvtree.kernels.gradients import BLOCK_ROWS, largest_scores
 from pvtree.kernels.jit import njit
 
+HALF = np.uint64(32)
+LOW_HALF = np.uint64(0xFFFFFFFF)
+
 
 @njit
 def binary_log_losses(y, score, out):  # OUT: out
@@ -59,12 +62,26 @@ def multiclass_errors(y, scores, out):  # OUT: out
 
 
 @njit
-def ordered_pair_weight(positive, positive_weight, negative, negative_weight):
-    """Twice the weight of pairs whose positive scores above the negative; tied pairs count half.
+def add_product(high, low, a, b):
+    """(high, low) + a * b as 128 bits in two uint64 words, multiplied by halves of 32 bits."""
+    a_high, a_low = a >> HALF, a & LOW_HALF
+    b_high, b_low = b >> HALF, b & LOW_HALF
+    low_low, low_high, high_low = a_low * b_low, a_low * b_high, a_high * b_low
+    middle = (low_low >> HALF) + (low_high & LOW_HALF) + (high_low & LOW_HALF)
+    low_sum = low + ((low_low & LOW_HALF) | (middle << HALF))
+    carry = np.uint64(1) if low_sum < low else np.uint64(0)
+    return high + a_high * b_high + (low_high >> HALF) + (high_low >> HALF) + (middle >> HALF) + carry, low_sum
 
-    Both score arrays ascend and weights are integers, so equal scores may come in any order.
+
+@njit
+def ordered_pair_weight(positive, positive_weight, negative, negative_weight):
+    """Twice the weight of pairs whose positive scores above the negative, tied pairs half; 128 bits (high, low).
+
+    Both score arrays ascend. Weights are integers that add up to 2^62 at most in each array, so nothing is rounded
+    and equal scores may come in any order.
     """
-    doubled = 0.0
+    high = np.uint64(0)
+    low = np.uint64(0)
     below = np.int64(0)  # weight of negatives under the current score
     i = 0
     j = 0
@@ -82,5 +99,5 @@ def ordered_pair_weight(positive, positive_weight, negative, negative_weight):
         while i < positive.size and positive[i] == score:
             here += positive_weight[i]
             i += 1
-        doubled += float(here) * (2.0 * float(below) + float(tied))
-    return doubled
+        high, low = add_product(high, low, np.uint64(here), np.uint64(below) + np.uint64(below + tied))
+    return high, low

@@ -1,0 +1,465 @@
+"""What mpiexec runs in the tests, on every rank: ``mpi_program.py TASK FOLDER [ARGUMENT]``.
+
+The task "conformance" runs pytest on this very file, on all ranks in step: a test with M workers uses the first M
+ranks, and all ranks learn the results. The other tasks are at the end of the file.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import time
+import warnings
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from conformance import SIZES, Conformance
+
+from pvtree.comm import Communicator, mpi
+from pvtree.errors import (
+    CommunicationError,
+    DivergedError,
+    InvalidParameterError,
+    InvalidTypeError,
+    PeerFailedError,
+    WorkerTimeoutError,
+)
+
+if TYPE_CHECKING:
+    from pvtree.dataset import Part
+
+LEARNERS = ("data", "attribute", "voting", "quantized")
+CASES = ("binary", "ranking", "forest")
+SHARES = {
+    1: (0, 1),
+    2: (0, 0.3, 1),
+    3: (0, 0.4, 0.6, 1),
+    5: (0, 0.1, 0.1, 0.6, 0.9, 1),
+}  # of the rows; one of the five has none
+LONGEST_LIFE = 40.0  # seconds: an endless task ends after that, should the test be killed that watches it
+
+
+# Tests on ranks that run in step.
+
+
+class Ranks:
+    """The results of the workers, and the files that they wrote, are shared with all ranks."""
+
+    def __init__(self) -> None:
+        self.world = mpi.checked_comm(None)
+        self.first = {size: self.world.Split(int(self.world.rank >= size)) for size in range(1, max(SIZES) + 1)}
+        self.folder: Path | None = None  # that of the present test; each rank has its own
+
+    def run(self, function: Callable[[Communicator], Any], size: int, timeout: float) -> list[Any]:
+        result, error = None, None
+        if self.world.rank < size:
+            try:
+                with mpi.MPICommunicator(self.first[size], timeout=timeout) as comm:
+                    result = function(comm)
+            except BaseException as raised:
+                error = raised
+        written = {path.name: path.read_text() for path in self.folder.iterdir()} if self.folder else {}
+        outcomes = self.share((result, error, written))
+        for _, _, files in outcomes:
+            for name, text in files.items():
+                (self.folder / name).write_text(text)
+        errors = [error for _, error, _ in outcomes if error is not None]
+        if errors:  # the cause is one that is not about another worker's failure
+            raise min(errors, key=lambda error: isinstance(error, PeerFailedError))
+        return [result for result, _, _ in outcomes[:size]]
+
+    def share(self, thing: Any) -> list[Any]:
+        arrived = self.world.Ibarrier()
+        while not arrived.Test():  # MPI's own waiting would take the cores from the ranks that work
+            time.sleep(0.001)
+        return self.world.allgather(thing)
+
+
+RANKS = None  # set by conformance(), inside which the tests run
+
+
+@pytest.fixture
+def tmp_path(tmp_path):
+    RANKS.folder = tmp_path
+    yield tmp_path
+    RANKS.folder = None
+
+
+def run(function: Callable[[Communicator], Any], size: int, *, timeout: float = 60.0) -> list[Any]:
+    return RANKS.run(function, size, timeout)
+
+
+class TestMPI(Conformance):
+    def run(self, function, size, *, timeout=60.0):
+        return run(function, size, timeout=timeout)
+
+
+def test_long_data_travels_in_pieces(monkeypatch):
+    """Every length around the limits, in both directions between two workers at once."""
+    monkeypatch.setattr(mpi, "PIECE_BYTES", 1000)
+    lengths = [0, mpi.SHORT_BYTES // 8, mpi.SHORT_BYTES // 8 + 1, 12_345, 7]
+
+    def exchange(comm):
+        to_each = [np.arange(lengths[(comm.rank + to) % 5], dtype=np.int64) + comm.rank for to in range(5)]
+        longest = np.arange(12_345) + comm.rank
+        return comm.alltoall(to_each, "histograms"), comm.allgather(longest, "rows"), comm.broadcast(longest, "rows", 3)
+
+    for receiver, (swapped, gathered, sent) in enumerate(run(exchange, 5)):
+        for sender in range(5):
+            np.testing.assert_array_equal(swapped[sender], np.arange(lengths[(sender + receiver) % 5]) + sender)
+            np.testing.assert_array_equal(gathered[sender], np.arange(12_345) + sender)
+        np.testing.assert_array_equal(sent, np.arange(12_345) + 3)
+
+
+@pytest.mark.parametrize("n", [3, mpi.STRAIGHT_BYTES // 8, mpi.STRAIGHT_BYTES // 8 + 1, 1000])
+def test_floats_are_added_in_the_order_of_ranks(n):
+    given = [np.random.default_rng(rank).normal(size=n) for rank in range(8)]
+    expected = given[0]
+    for each in given[1:]:
+        expected = expected + each
+    for result in run(lambda comm: comm.allreduce(given[comm.rank], "scores"), 8):
+        assert result.tobytes() == expected.tobytes()
+
+
+def test_any_plain_dtype_travels():
+    split = np.dtype([("gain", np.float64), ("feature", np.int32)])
+
+    def exchange(comm):
+        record = np.array([(comm.rank, 7)], split)
+        seen = np.zeros(2000, bool)
+        seen[comm.rank :: 3] = True
+        return (
+            comm.broadcast(record, "splits", 1),
+            comm.allgather(record, "splits"),
+            comm.allreduce(seen, "rows", "max"),
+        )
+
+    for sent, gathered, seen in run(exchange, 3):
+        assert sent.dtype == split
+        assert sent["gain"] == 1.0
+        assert [part["gain"][0] for part in gathered] == [0.0, 1.0, 2.0]
+        assert seen.dtype == bool
+        assert seen.all()
+
+
+def test_the_users_own_messages_do_not_mix():
+    """The user waits for a message from anyone with any tag all the time."""
+    given = RANKS.first[2]
+
+    def exchange(comm):
+        received = np.zeros(1)
+        request = given.Irecv(received)
+        there = [int(part[0]) for part in comm.allgather(np.array([comm.rank]), "rows")]
+        given.Send(np.array([10.0 + comm.rank]), 1 - comm.rank)
+        request.Wait()
+        return there, received[0]
+
+    assert run(exchange, 2) == [([0, 1], 11.0), ([0, 1], 10.0)]
+
+
+def test_duplicates_are_given_back():
+    """MPICH has 2,048 at most."""
+    for _ in range(2100):
+        mpi.MPICommunicator(mpi.load_mpi().COMM_SELF).close()
+
+
+def test_waiting_leaves_the_core_to_others():
+    def wait(comm):
+        comm.allgather(np.zeros(1), "rows")
+        time.sleep(0.6 * (comm.rank == 0))
+        began = time.process_time()
+        comm.allgather(np.zeros(1), "rows")
+        return time.process_time() - began
+
+    assert max(run(wait, 3)) < 0.2
+
+
+def test_messages_under_way_when_workers_diverge_are_harmless():
+    """The next communicator does not see them."""
+
+    def go(comm):
+        comm.allgather(np.full(300_000, comm.rank), "rows" if comm.rank else "bins")
+
+    for _ in range(3):
+        with pytest.raises(DivergedError, match="came to allgather of int64 in phase 'bins'"):
+            run(go, 3)
+        results = run(lambda comm: [set(part.tolist()) for part in comm.allgather(np.full(300_000, 7), "rows")], 3)
+        assert results == [[{7}] * 3] * 3
+
+
+def test_requests_keep_the_memory_of_their_messages():
+    """mpi4py does so for the messages used here, though not for all collectives; notes are held by nothing else."""
+
+    class Watched(np.ndarray):
+        pass
+
+    library = mpi.load_mpi()
+    line = library.COMM_SELF.Dup()
+    note, room = np.ones(9, np.uint8).view(Watched), np.zeros(9, np.uint8).view(Watched)
+    watched = [weakref.ref(note), weakref.ref(room)]
+    requests = [line.Issend([note, library.BYTE], 0, 1), line.Irecv([room, library.BYTE], 0, 2)]  # neither can finish
+    del note, room
+    assert library.Request.Testsome(requests, []) == []
+    gc.collect()
+    assert all(each() is not None for each in watched)
+    line.Recv([np.zeros(9, np.uint8), library.BYTE], 0, 1)
+    line.Send([np.zeros(9, np.uint8), library.BYTE], 0, 2)
+    library.Request.Waitall(requests)
+    line.Free()
+
+
+def test_a_failure_that_nobody_saw_is_harmless():
+    """All fail at once, so nobody reads what the others tell of it; the next communicator must not read it either."""
+
+    def fail(comm):
+        raise ZeroDivisionError(comm.rank)
+
+    for _ in range(3):
+        with pytest.raises(ZeroDivisionError):
+            run(fail, 3)
+        assert run(lambda comm: int(comm.allreduce(np.ones(1), "rows")[0]), 3) == [3] * 3
+
+
+def test_an_error_that_is_swallowed_comes_again():
+    def go(comm):
+        if comm.rank == 1:
+            raise ValueError("broken")
+        for _ in range(2):
+            with pytest.raises(PeerFailedError, match="worker 1 raised the ValueError"):
+                comm.allgather(np.zeros(1), "rows")
+        return "all is well"
+
+    with pytest.raises(ValueError, match="broken"):
+        run(go, 3)
+
+
+def test_a_lost_worker_is_named():
+    """MPI itself reports it where it can, before mpiexec ends all ranks."""
+    wait = mpi.wait_politely
+
+    def lose_second_worker(library, requests, *arguments):
+        if len(requests) > 1:
+            raise mpi.BrokenRequests([1, 3], "no such process")
+        wait(library, requests, *arguments)
+
+    def go(comm):
+        if comm.rank == 0:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(mpi, "wait_politely", lose_second_worker)
+                comm.allgather(np.zeros(1), "rows")
+        comm.allgather(np.zeros(1), "rows")
+        return comm.allgather(np.zeros(1), "bins")
+
+    with pytest.raises(PeerFailedError, match=r"lost its line to worker 2 of 3 at allgather.* \(no such process\)"):
+        run(go, 3)
+
+
+def test_an_interrupted_wait_ends_the_communicator():
+    def interrupt(seconds):
+        raise KeyboardInterrupt
+
+    def go(comm):
+        if comm.rank == 0:
+            time.sleep(0.3)
+            return comm.allgather(np.zeros(1), "rows")
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(mpi, "sleep", interrupt)
+            comm.allgather(np.zeros(1), "rows")
+        return comm.allgather(np.zeros(1), "rows")
+
+    with pytest.raises(CommunicationError, match=r"did not come through allgather.* because of a KeyboardInterrupt"):
+        run(go, 2)
+
+
+def test_a_worker_that_does_not_join():
+    if RANKS.world.rank == 0:
+        with pytest.raises(WorkerTimeoutError, match=r"Worker 0 waited 0.2 s for the others of 2 at the start"):
+            mpi.MPICommunicator(RANKS.first[2], timeout=0.2)
+    elif RANKS.world.rank == 1:
+        time.sleep(0.6)
+        with suppress(WorkerTimeoutError):
+            mpi.MPICommunicator(RANKS.first[2], timeout=0.2)
+    RANKS.share(None)
+
+
+def test_closed():
+    comm = mpi.MPICommunicator(RANKS.world)
+    comm.close()
+    comm.close()
+    with pytest.raises(CommunicationError, match="is closed; make a new one"):
+        comm.allgather(np.zeros(1), "rows")
+
+
+def test_very_long_calls_are_compared_to_their_end():
+    with pytest.raises(DivergedError, match=r"came to allgather of float64\[1, 1"):
+        run(lambda comm: comm.allgather(np.zeros((0, *[1] * 61, 1 + comm.rank)), "rows"), 2)
+
+
+def test_wrong_arguments():
+    for wrong in (0.0, -1.0, float("nan")):
+        with pytest.raises(InvalidParameterError, match=r"timeout is .* positive number"):
+            mpi.MPICommunicator(timeout=wrong)
+    for wrong in ("world", 3, mpi.load_mpi().COMM_NULL):
+        with pytest.raises(InvalidTypeError, match=r"such as MPI\.COMM_WORLD"):
+            mpi.MPICommunicator(wrong)
+
+
+class EndAtFirstFailure:
+    """A rank whose test failed is out of step, and the others would wait for it."""
+
+    def pytest_runtest_logreport(self, report):
+        if report.failed:
+            sys.stderr.write(f"rank {RANKS.world.rank}, {report.nodeid}:\n{report.longreprtext}\n")
+            sys.stderr.flush()
+            RANKS.world.Abort(1)
+
+    pytest_collectreport = pytest_runtest_logreport
+
+
+def conformance(folder: Path) -> None:
+    import mpi_program  # pytest imports this file anew, under its own name
+
+    mpi_program.RANKS = Ranks()
+    rank = mpi_program.RANKS.world.rank
+    options = [
+        "-o",
+        "addopts=",
+        "-x",
+        "-q",
+        "--disable-warnings",
+        "-p",
+        "no:cacheprovider",
+        "--timeout=60",
+        f"--basetemp={folder}/rank{rank}",
+    ]
+    if rank != 0:
+        options += ["--no-summary", "--capture=fd"]
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (for as long as the process lives)
+    sys.exit(pytest.main([*options, __file__], [mpi_program.EndAtFirstFailure()]))
+
+
+# Trainings whose models must not depend on how the workers talk.
+
+
+def make_parts(case: str, learner: str, size: int) -> list[Part]:
+    """Gaps and ties in X, labels that need most columns; blocks of whole queries by SHARES, or of columns."""
+    from pvtree.dataset import Part, split_by_columns
+
+    rng = np.random.default_rng(5)
+    n_rows, n_in_query = 301, 7
+    X = rng.normal(size=(n_rows, 12))
+    X[:, 3] = np.where(rng.random(n_rows) < 0.3, np.nan, np.round(X[:, 3]))
+    X[:, 7] = np.round(X[:, 7] * 2)
+    signal = np.nan_to_num(X[:, :8]).sum(axis=1) + rng.normal(size=n_rows)
+    y = np.clip(np.floor(signal / 2 + 2), 0, 4) if case == "ranking" else (signal > 0).astype(np.float64)
+    weight = rng.choice([0.5, 1.0, 2.7], n_rows) if case == "binary" else None
+    group = np.full(n_rows // n_in_query, n_in_query) if case == "ranking" else None
+    if learner == "attribute":  # all workers know the owner of a column by its number
+        return split_by_columns(X, y, weight, group, size)
+    queries = np.rint(np.array(SHARES[size]) * (n_rows // n_in_query)).astype(int).tolist()
+    return [
+        Part(
+            X[first * n_in_query : stop * n_in_query],
+            y[first * n_in_query : stop * n_in_query],
+            None if weight is None else weight[first * n_in_query : stop * n_in_query],
+            None if group is None else group[first:stop],
+            first * n_in_query,
+            n_rows,
+        )
+        for first, stop in pairwise(queries)
+    ]
+
+
+def train_model(case: str, learner: str, comm: Communicator, n_estimators: int = 4) -> str:
+    """This worker's model, as it would be saved."""
+    from pvtree.ensemble import Job, train_worker
+    from pvtree.model import Model
+    from pvtree.params import Params
+
+    params = Params(
+        ensemble="forest" if case == "forest" else "gbdt",
+        objective={"binary": "binary", "ranking": "lambdarank", "forest": "classification"}[case],
+        criterion="entropy" if case == "forest" else "gradient",
+        n_classes=1 if case == "ranking" else 2,
+        bootstrap=case == "forest",
+        n_estimators=n_estimators,
+        num_leaves=9,
+        min_child_samples=3,
+        max_bin=31,
+        quantized_bins=0.4,
+        tree_learner=learner,
+        top_k=2,
+        verbosity=0,
+    )
+    part = make_parts(case, learner, comm.size)[comm.rank]
+    trained = train_worker(part, Job(params), comm)
+    return Model(
+        trees=tuple(trained.trees),
+        objective=str(params.objective),
+        ensemble=params.ensemble,
+        n_features=part.X.shape[1],
+        n_outputs=trained.n_outputs,
+        init_score=trained.init_score,
+        feature_names=None,
+        classes=None,
+        categories={},
+    ).to_json()
+
+
+def equality(folder: Path) -> None:
+    def work(comm: Communicator) -> None:
+        for case in CASES:
+            for learner in LEARNERS:
+                (folder / f"{case}-{learner}-{comm.rank}.json").write_text(train_model(case, learner, comm))
+
+    mpi.run(work)
+
+
+# What goes wrong.
+
+
+def failing(folder: Path, how: str) -> None:
+    """Rank 1, or every rank, raises while others wait, compute, or have returned."""
+
+    def work(comm: Communicator) -> None:
+        sys.stdout.write(f"worker {comm.rank} is here\n")  # in one piece, unlike print
+        comm.allgather(np.zeros(1), "bins")
+        time.sleep(0.1)
+        if comm.rank == 1 or how == "all fail":
+            raise KeyError("broken shard")
+        if how == "others compute":
+            time.sleep(LONGEST_LIFE)
+        if how == "others wait":
+            comm.allgather(np.zeros(1), "bins")
+
+    mpi.run(work)
+
+
+def endless(folder: Path, what: str, timeout: str = "600") -> None:
+    """Messages or trainings, one after the other, until somebody is killed or stopped."""
+
+    def work(comm: Communicator) -> None:
+        (folder / f"{comm.rank}.pid").write_text(str(os.getpid()))
+        deadline = time.monotonic() + LONGEST_LIFE
+        long = np.zeros(400_000, np.uint8)
+        while comm.allreduce(np.array([time.monotonic()]), "rows", "max")[0] < deadline:
+            if what == "trainings":
+                train_model("binary", "voting", comm, n_estimators=20)
+            for length in (10, 1000, len(long)):
+                comm.alltoall([long[:length]] * comm.size, "histograms")
+            (folder / f"{comm.rank}.busy").touch()
+
+    mpi.run(work, timeout=float(timeout))
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    tasks = {task.__name__: task for task in (conformance, equality, failing, endless)}
+    tasks[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])
