@@ -22,7 +22,7 @@ import numpy as np
 from cluster_programs import CHECK_BYTES, Moments, Setting
 from libraries import LEARNING_RATE, MAX_BIN, MIN_CHILD_SAMPLES
 from network import Network, NetworkError, why_not
-from single_machine import environment
+from single_machine import environment, installed
 from tables import markdown, write_between_marks
 
 from pvtree.comm import PHASES
@@ -71,7 +71,10 @@ def main() -> None:
     if reason:
         sys.exit(reason)
     load = os.getloadavg()[0]
-    with tempfile.TemporaryDirectory(prefix="pvtree-cluster-") as folder, Network(options.hosts, Path(folder)) as network:
+    with (
+        tempfile.TemporaryDirectory(prefix="pvtree-cluster-") as folder,
+        Network(options.hosts, Path(folder)) as network,
+    ):
         bench = Bench(network, options)
         try:
             found = bench.all_rates()
@@ -147,7 +150,10 @@ class Bench:
 
     def here(self, what: str) -> None:
         done = subprocess.run(
-            [sys.executable, str(PROGRAMS), what, str(self.folder)], env=self.environment, capture_output=True, text=True
+            [sys.executable, str(PROGRAMS), what, str(self.folder)],
+            env=self.environment,
+            capture_output=True,
+            text=True,
         )
         if done.returncode:
             raise NetworkError(f"{what} failed:\n{done.stderr}")
@@ -165,7 +171,9 @@ class Bench:
 
 
 def shown(run: Run) -> str:
-    text = f"{run.seconds * 1e3:.1f} ms, {format_bytes(run.sent)} sent by a host, {run.processor * 1e3:.0f} ms of its core"
+    text = (
+        f"{run.seconds * 1e3:.1f} ms, {format_bytes(run.sent)} sent by a host, {run.processor * 1e3:.0f} ms of its core"
+    )
     if run.ledger is not None:
         text += f", ledger {format_bytes(run.ledger[:, 0].sum())} in {run.ledger[:, 1].sum():.1f} calls"
     return text if np.isnan(run.auc) else f"{text}, AUC {run.auc:.5f}"
@@ -175,19 +183,20 @@ def shown(run: Run) -> str:
 
 
 def report(options: argparse.Namespace, bench: Bench, found: dict[float, Runs], load: float) -> str:
-    share = options.rows // options.hosts
+    mpi = f"mpi4py {installed('mpi4py')}, mpich {installed('mpich')}"
     parts = [
-        f"`{command()}`; {environment()}; load {load:.1f} before the start.",
-        f"{options.hosts} hosts with {share:,} of {options.rows:,} rows x {options.columns:,} columns each, one thread a "
-        f"host, {options.leaves} leaves, {MAX_BIN} bins, k = {options.top_k}, learning rate {LEARNING_RATE}, at least "
-        f"{MIN_CHILD_SAMPLES} rows a leaf, {options.trees} trees. Medians of {options.repeat}, per host and tree.",
+        f"`{command()}`; {environment()}, {mpi}; load {load:.1f} before the start.",
+        f"{options.hosts} hosts with {options.rows // options.hosts:,} of {options.rows:,} rows x {options.columns:,} "
+        f"columns each, one thread a host, {options.leaves} leaves, {MAX_BIN} bins, k = {options.top_k}, learning rate "
+        f"{LEARNING_RATE}, at least {MIN_CHILD_SAMPLES} rows a leaf, {options.trees} trees. Medians of "
+        f"{options.repeat}, per host and tree.",
     ]
     for rate, runs in found.items():
         check = bench.checks[rate]
         parts += [
             f"## {rate:g} Mbit/s",
-            f"An all-reduce of {CHECK_BYTES:,} bytes takes {check.seconds * 1e3:.1f} ms, with {format_bytes(check.sent)} "
-            "sent by each host.",
+            f"An all-reduce of {CHECK_BYTES:,} bytes takes {check.seconds * 1e3:.1f} ms, and each host sends "
+            f"{format_bytes(check.sent)} for it.",
             rate_table(runs),
             "\n".join(f"- {line}" for line in against_targets(runs)),
         ]
@@ -254,7 +263,10 @@ def against_targets(runs: Runs) -> list[str]:
     for name in runs:
         if runs[name][0].ledger is not None:
             beyond = typical(runs[name], "sent") / ledger_bytes(runs[name]) - 1
-            lines.append(f"{LABELS[name]}: the interface counts {beyond:+.1%} (to stay within {TARGET_LEDGER:.0%}).")
+            lines.append(
+                f"{LABELS[name]}: the interface differs from the ledger by {beyond:+.1%} (to stay within "
+                f"{TARGET_LEDGER:.0%})."
+            )
     return lines
 
 

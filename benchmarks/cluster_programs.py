@@ -13,14 +13,17 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import numpy as np
 from libraries import LEARNING_RATE, MAX_BIN, MIN_CHILD_SAMPLES, MIN_CHILD_WEIGHT
-from made_data import Part, make_binary
+from made_data import N_WARM_ROWS, Part, make_binary
 from measure import auc
 from network import sent_bytes
+
+if TYPE_CHECKING:
+    from pvtree import GBDTClassifier
 
 CHECK_BYTES = 2_000_000
 N_CHECKS = 12
@@ -86,41 +89,42 @@ def make(folder: Path) -> None:
 # pvtree
 
 
-def pvtree_params(setting: Setting, learner: str, **others: Any):
-    from pvtree.params import Params
+def classifier(setting: Setting, learner: str, n_trees: int, n_workers: int = 1) -> GBDTClassifier:
+    import pvtree
 
-    settled: dict[str, Any] = {
-        "objective": "binary", "n_classes": 2, "tree_learner": learner, "n_estimators": setting.n_trees,
-        "learning_rate": LEARNING_RATE, "num_leaves": setting.num_leaves, "min_child_samples": MIN_CHILD_SAMPLES,
-        "min_child_weight": MIN_CHILD_WEIGHT, "max_bin": MAX_BIN, "top_k": setting.top_k,
-        "n_threads": setting.n_threads, "verbosity": 0,
-    }  # fmt: skip
-    return Params(**settled | others)
+    return pvtree.GBDTClassifier(
+        tree_learner=learner,
+        n_estimators=n_trees,
+        learning_rate=LEARNING_RATE,
+        num_leaves=setting.num_leaves,
+        min_child_samples=MIN_CHILD_SAMPLES,
+        min_child_weight=MIN_CHILD_WEIGHT,
+        max_bin=MAX_BIN,
+        top_k=setting.top_k,
+        n_workers=n_workers,
+        n_jobs=setting.n_threads,
+        random_state=0,
+        verbosity=0,
+    )
 
 
 def warm(folder: Path) -> None:
     """Compile pvtree's kernels once, for all hosts."""
-    from pvtree.ensemble import train
-
-    setting = Setting.read(folder)
-    part = Part.load(folder / "rows0")
-    rows = slice(0, 2000)
+    setting, part = Setting.read(folder), Part.load(folder / "rows0")
     for learner in ("voting", "data"):
-        train(part.X[rows], part.y[rows], pvtree_params(setting, learner, n_workers=2, n_estimators=2))
+        model = classifier(setting, learner, n_trees=2, n_workers=2)
+        model.fit(part.X[:N_WARM_ROWS], part.y[:N_WARM_ROWS]).predict(part.X[:N_WARM_ROWS], raw_score=True)
 
 
 def pvtree(folder: Path, learner: str) -> None:
     """One rank of an MPI training."""
-    from pvtree import boosting
+    from pvtree.boosting import Booster
     from pvtree.comm import mpi
-    from pvtree.dataset import Part as Rows
-    from pvtree.ensemble import Job, train_worker
-    from pvtree.model import Model
 
     setting, moments = Setting.read(folder), Moments()
-    iterations = boosting.Booster.iterations
+    iterations = Booster.iterations
 
-    def noting(booster: boosting.Booster, first: int) -> Iterator[Any]:
+    def noting(booster: Booster, first: int) -> Iterator[Any]:
         """Callbacks run on worker 0 alone, but every host's interface is asked."""
         for trees in iterations(booster, first):
             moments.note()
@@ -129,18 +133,14 @@ def pvtree(folder: Path, learner: str) -> None:
 
     def work(comm: mpi.MPICommunicator) -> None:
         part = Part.load(folder / f"rows{comm.rank}")
-        rows = Rows(part.X, part.y, first_row=setting.first_row(comm.rank), n_all_rows=setting.n_rows)
-        trained = train_worker(rows, Job(pvtree_params(setting, learner)), comm)
+        with patch.object(Booster, "iterations", noting):
+            model = classifier(setting, learner, setting.n_trees).fit(part.X, part.y, comm=comm)
         if comm.rank == 0:
-            model = Model(
-                tuple(trained.trees), "binary", "gbdt", setting.n_features, trained.n_outputs, trained.init_score
-            )
             test = Part.load(folder / "test")
-            moments.auc = auc(test, model.predict_raw(test.X).ravel())
+            moments.auc = auc(test, model.predict(test.X, raw_score=True))
         moments.write(folder, comm.rank)
 
-    with patch.object(boosting.Booster, "iterations", noting):
-        mpi.run(work)
+    mpi.run(work)
 
 
 # LightGBM

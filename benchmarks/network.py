@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 SUBNET = "10.213.0"  # seen inside the namespaces only
 CONTROL = f"{SUBNET}.254"  # where mpiexec runs: the bridge's own address, whose link has no limit
@@ -71,9 +72,11 @@ class Network:
         self.folder = folder  # for the script and for what programs print
         self.enter = folder / "enter"
         self._started: list[subprocess.Popen] = []
+        self._handlers: dict[int, Any] = {}
 
     def __enter__(self) -> Network:
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that being ended tidies up too
+        for name in (signal.SIGTERM, signal.SIGHUP):  # so that being ended tidies up too
+            self._handlers[name] = signal.signal(name, lambda *_: sys.exit(1))
         try:
             self._build()
         except BaseException:
@@ -143,13 +146,10 @@ class Network:
         """Until all have ended well; an error with what was printed if one has not, or takes more seconds."""
         printed = self.folder / "printed"
         with printed.open("w") as output:
+            streams = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
             for command in commands:
-                self._started.append(
-                    subprocess.Popen(
-                        command, env=dict(environment), stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                        start_new_session=True,
-                    )  # fmt: skip
-                )
+                started = subprocess.Popen(command, env=dict(environment), start_new_session=True, **streams)
+                self._started.append(started)
         deadline = time.monotonic() + limit
         try:
             while any(process.poll() is None for process in self._started):
@@ -171,19 +171,28 @@ class Network:
                     os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         self._started.clear()
-        for space in self._existing():  # what mpiexec has started, and what that has started
-            for pid in run("ip", "netns", "pids", space).split():
+        for _ in range(100):  # what mpiexec has started, and what that has started
+            pids = [pid for space in self._existing() for pid in run("ip", "netns", "pids", space).split()]
+            if not pids:
+                return
+            for pid in pids:
                 with suppress(ProcessLookupError):
                     os.kill(int(pid), signal.SIGKILL)
+            time.sleep(PATIENCE)
 
     def _existing(self) -> list[str]:
         mine = {self.switch, *map(self._space, self.addresses)}
         return [line.split()[0] for line in run("ip", "netns", "list").splitlines() if line.split()[0] in mine]
 
     def close(self) -> None:
-        self._end_processes()
-        for space in self._existing():
-            run("ip", "netns", "delete", space)
+        self._handlers[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not stop it
+        try:
+            self._end_processes()
+            for space in self._existing():
+                run("ip", "netns", "delete", space)
+        finally:
+            for name, handler in self._handlers.items():
+                signal.signal(name, handler)
 
 
 def usable_cores() -> int:

@@ -1,6 +1,7 @@
 """The benchmark measures what it says: its data, its ruler, its ratios and a whole small run of pvtree."""
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,9 +14,12 @@ import pytest
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
+import cluster  # noqa: E402
 import made_data  # noqa: E402
 import measure  # noqa: E402
+import network  # noqa: E402
 import tables  # noqa: E402
+from cluster_programs import Moments  # noqa: E402
 
 TINY = {name: replace(made_data.TASKS[name], n_rows=3_000, n_test=2_000, n_trees=3) for name in ("c", "d")}
 
@@ -98,3 +102,66 @@ def test_a_measurement_of_pvtree_is_complete(folder):
         assert figures[column.field] > 0 or column is tables.MEMORY, column
     assert figures["fit_seconds"] > figures["binning_seconds"] + 3 * figures["tree_seconds"] * 0.99
     assert (0.7 if task.kind == "binary" else 0.2) < figures["metric"] < 1.0
+
+
+# The benchmark on hosts with a network
+
+
+def test_hosts_need_root_and_it_is_said(monkeypatch, tmp_path):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(sys, "argv", ["cluster.py"])
+    with pytest.raises(SystemExit, match=r"needs root; run it again as root\.$"):
+        cluster.main()
+
+
+def cluster_run(tree_seconds, tree_bytes, auc, ledger_bytes=None):
+    """Two hosts and three trees; the first tree, whose costs are huge, must not count."""
+    hosts = []
+    for host in range(2):
+        moments = Moments([7.0], [9.0], [10**9], [], auc if host == 0 else None)
+        for tree in range(1, 3):
+            moments.seconds.append(7.0 + tree * tree_seconds * (1 - host / 2))
+            moments.processor.append(9.0 + tree * tree_seconds / 4)
+            moments.sent.append(10**9 + tree * (tree_bytes + (-1) ** host * 100))
+        if ledger_bytes is not None:
+            moments.ledger = [[[10**8 + tree * ledger_bytes, 50 + 4 * tree, tree * 10**8]] for tree in range(3)]
+        hosts.append(moments)
+    return cluster.Run.of(hosts)
+
+
+def test_figures_of_a_cluster_run_by_hand():
+    run = cluster_run(tree_seconds=2.0, tree_bytes=1000, auc=0.8, ledger_bytes=900)
+    assert (run.seconds, run.sent, run.processor, run.auc) == (2.0, 1000.0, 0.5, 0.8)
+    np.testing.assert_allclose(run.ledger, [[900.0, 4.0, 0.1]])
+    runs = {
+        "pvtree-voting": [run],
+        "lightgbm-voting": [cluster_run(tree_seconds=9.0, tree_bytes=3500, auc=0.8004)],
+        "lightgbm-data": [cluster_run(tree_seconds=seconds, tree_bytes=90_000, auc=0.8) for seconds in (7.0, 1.0, 8.0)],
+    }
+    fewer, apart, faster, beyond = cluster.against_targets(runs)
+    assert fewer.startswith("3.50 times fewer bytes than LightGBM voting")
+    assert apart.startswith("AUC -0.00040 against LightGBM voting")
+    assert faster.startswith("3.50 times as fast per tree as LightGBM data")
+    assert "differs from the ledger by +11.1%" in beyond
+
+
+@pytest.mark.skipif(network.why_not() is not None, reason=str(network.why_not()))
+def test_hosts_talk_at_the_given_rate_and_leave_nothing(tmp_path):
+    """As many bytes as the ledger says and not faster than the link; a host that fails ends the others."""
+    before = network.run("ip", "netns", "list")
+    rate = 200e6
+    with network.Network(2, tmp_path) as hosts:
+        hosts.set_rate(rate)
+        for space, interface in ((f"{hosts.prefix}-{hosts.addresses[1]}", "eth0"), (hosts.switch, "port1")):
+            assert " rate 200Mbit " in network.run("tc", "-n", space, "qdisc", "show", "dev", interface)
+        hosts.mpi([sys.executable, str(cluster.PROGRAMS), "check", str(tmp_path)], os.environ, 60.0)
+        run = cluster.Run.of([Moments(**json.loads((tmp_path / f"{host}.json").read_text())) for host in range(2)])
+        ideal = cluster.CHECK_BYTES * 8 / rate
+        assert 0.97 * ideal < run.seconds
+        assert 1.0 < run.sent / run.ledger[:, 0].sum() < 1 + cluster.TARGET_LEDGER
+        program = tmp_path / "program"
+        program.write_text(f'[ $1 = 1 ] && echo "host 1 fails" && exit 3; echo $$ > {tmp_path}/pid; exec sleep 60')
+        with pytest.raises(network.NetworkError, match=r"has failed:\nhost 1 fails"):
+            hosts.on_each(["sh", str(program)], os.environ, 60.0)
+        assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
+    assert network.run("ip", "netns", "list") == before

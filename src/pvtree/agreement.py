@@ -40,7 +40,8 @@ def all_or_none(read: Callable[[], Result], comm: Communicator) -> Result:
     for rank, failure in enumerate(told):
         if failure is not None:
             kind, sentence = failure
-            raise getattr(errors, kind)(f"{sentence} (This is about the data of worker {rank}.)") from error
+            whose = "" if all(each == failure for each in told) else f" (This is about the data of worker {rank}.)"
+            raise getattr(errors, kind)(sentence + whose) from error
     return result
 
 

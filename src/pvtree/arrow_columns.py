@@ -131,8 +131,6 @@ def bins_of(column: pa.ChunkedArray, bin_of: Mapping[Scalar, int]) -> np.ndarray
 def as_array(column: pa.ChunkedArray) -> np.ndarray:
     """Labels, weights and query ids. Equal texts are one object, so that a row takes 8 bytes."""
     arrow = load_pyarrow()
-    if arrow.types.is_dictionary(column.type) and not is_text(column.type.value_type):
-        column = column.cast(column.type.value_type)
     if is_category(column.type):
         parts = [np.array([*values, None], object)[codes] for values, codes in encoded(column)]
         return np.concatenate(parts) if parts else np.empty(0, object)

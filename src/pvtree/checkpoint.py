@@ -71,8 +71,8 @@ class Checkpoint:
             write_at_once(self.path, dump(model, history, fingerprint))
         except OSError as error:
             raise ModelFileError(
-                f"Cannot write the checkpoint {self.path!r} ({error.strerror}); choose a folder that is writable and "
-                "has space. The checkpoint before this one is still good."
+                f"Cannot write the checkpoint {self.path!r} ({error.strerror}), the one before it is still good; make "
+                "the folder writable, with space in it, and start again to go on from there."
             ) from error
 
     def load(self) -> Saved | None:

@@ -28,7 +28,6 @@ from pvtree.arrow_columns import (
     load_pyarrow,
     pandas_marks,
 )
-from pvtree.dtypes import BLOCK
 from pvtree.errors import InvalidDataError, InvalidParameterError
 from pvtree.inputs import is_missing
 from pvtree.partition import query_bounds
@@ -38,6 +37,8 @@ from pvtree.tables import Columns, Scalar, Table
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
+
+AT_ONCE = 4  # columns that are there twice, as Arrow reads them and as numbers
 
 
 @dataclass(frozen=True)
@@ -179,9 +180,9 @@ class ParquetRows(Source):
             def read(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
                 # Column after column, as they come. Never a single one, which numba would take for another layout.
                 matrix = np.empty((piece.n_rows, max(2, len(features))), self.dtype, order="F")
-                for first in range(0, len(features), int(BLOCK)):
-                    self._read_few(file, piece, features[first : first + int(BLOCK)], matrix[:, first:])
-                return matrix[:, : max(2, len(features))], np.arange(len(features))
+                for first in range(0, len(features), AT_ONCE):
+                    self._read_few(file, piece, features[first : first + AT_ONCE], matrix[:, first:])
+                return matrix, np.arange(len(features))
 
             yield read
         load_pyarrow().default_memory_pool().release_unused()

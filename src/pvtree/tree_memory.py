@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from pvtree.dtypes import BLOCK, LANE_STRIDE, N_BINS, BinnedRows, Layout
+from pvtree.kernels.lanes import CHUNK
 from pvtree.kernels.memory import CANDIDATE, NODE, SCRATCH, TREE, fill_record
 from pvtree.kernels.quantize import sum_words
 from pvtree.kernels.split import TABLE_SIZE, fill_x_log_x
@@ -83,7 +84,7 @@ class TreeMemory:
             "table": table, "n_blocks": len(data.block_start) - 1, "n_features": n_features,
             "n_all_rows": data.n_rows, "n_places": n_places, "capacity": layout.capacity,
             "n_planes": layout.n_planes, "n_values": len(layout.shift), "n_fields": layout.n_fields,
-            "stride": int(data.n_bins.max(initial=1)) + 1, "n_groups": n_groups,
+            "stride": int(data.n_bins.max(initial=1)) + 1, "n_groups": n_groups, "most_boundaries": int(N_BINS),
             "least_kept": self._least_kept(n_features * layout.n_planes * (int(data.n_bins.max(initial=1)) + 1)),
             "tree_features": np.empty(n_features, np.int64), "in_tree": np.empty(n_features, np.uint8),
         }  # fmt: skip
@@ -172,6 +173,10 @@ class TreeMemory:
             **{name: np.empty(N_BINS, np.int64) for name in ("words", "boundary", "order", "place")},
             "natural_order": np.arange(1, N_BINS + 1),
             **{name: np.empty(N_BINS) for name in ("hess_left", "grad_left", "scores")},
+            "tile": np.empty(CHUNK * BLOCK, np.int64),
+            "tile_scores": np.empty(CHUNK * BLOCK),
+            **{name: np.empty(BLOCK, np.int64) for name in ("lane_total", "lane_step")},
+            "lane_best": np.empty(BLOCK),
             "found_sums": np.zeros(n_fields, np.int64),
             "found_set": np.zeros(4, np.uint64),
         }

@@ -2,34 +2,80 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import multiprocessing
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-import dask
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, Worker
 
 from pvtree.comm import dask as engine
 
+# Each worker is a process that begins with everything imported, because tests kill and start many of them.
+PROCESSES = multiprocessing.get_context("forkserver")
+
+
+class Cluster:
+    """A scheduler in this process, and workers with a single thread each in their own."""
+
+    def __init__(self, client: Client, folder: Path, options: dict[str, Any]) -> None:
+        self.client = client
+        self._arguments = (client.scheduler.address, str(folder), options)
+        self._processes: list[Any] = []
+
+    def start(self, n_workers: int) -> None:
+        """So many workers more, once the dead are counted out."""
+        self._processes = [process for process in self._processes if process.is_alive()]
+        started = [PROCESSES.Process(target=serve, args=self._arguments, daemon=True) for _ in range(n_workers)]
+        for process in started:
+            process.start()
+        self._processes += started
+        living = {process.pid for process in self._processes}
+        wait_until(lambda: living == set(self.pids().values()), 60, "the workers do not start")
+
+    def pids(self) -> dict[str, int]:
+        """Processes by address."""
+        return self.client.run(os.getpid, on_error="ignore")
+
+    def stop(self) -> None:
+        for process in self._processes:
+            process.kill()
+        for process in self._processes:
+            process.join()
+
 
 @contextmanager
-def open_cluster(n_workers: int, **options: Any) -> Iterator[Client]:
-    """Workers that are processes with a single thread each, and are started again when they are killed."""
-    quiet = {"distributed.logging.distributed": "error"}
+def open_cluster(n_workers: int, folder: Path, **options: Any) -> Iterator[Cluster]:
+    PROCESSES.set_forkserver_preload(["dask_functions"])
+    security = {name: option for name, option in options.items() if name == "security"}
     with (
-        dask.config.set(quiet),
         LocalCluster(
-            n_workers=n_workers,
-            threads_per_worker=1,
-            processes=True,
-            dashboard_address=None,
-            silence_logs=50,
-            **options,
-        ) as cluster,
-        Client(cluster) as client,
+            n_workers=0, processes=False, dashboard_address=":0", silence_logs=50, local_directory=folder, **options
+        ) as scheduler,
+        Client(scheduler, **security) as client,
     ):
-        yield client
+        cluster = Cluster(client, folder, security)
+        try:
+            cluster.start(n_workers)
+            yield cluster
+        finally:
+            cluster.stop()
+
+
+def serve(scheduler: str, folder: str, options: dict[str, Any]) -> None:
+    """The life of a worker's process."""
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+
+    async def live() -> None:
+        async with Worker(scheduler, nthreads=1, local_directory=folder, **options) as worker:
+            await worker.finished()
+
+    asyncio.run(live())
 
 
 def addresses_of(client: Client) -> list[str]:
@@ -40,10 +86,13 @@ def run(client: Client, function: Any, addresses: list[str], *, timeout: float =
     return engine.run(client, function, {address: () for address in addresses}, timeout=timeout)
 
 
-def pid_of(client: Client, address: str) -> int:
-    return client.run(os.getpid, workers=[address])[address]
-
-
 def left_behind(dask_worker: Any = None) -> tuple[list[str], list[str]]:
     """Of finished runs: boxes for their messages, and tasks."""
     return list(dask_worker.extensions.get("pvtree", {})), [str(key) for key in dask_worker.state.tasks]
+
+
+def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)

@@ -132,7 +132,7 @@ def test_an_interrupted_write_leaves_a_good_file(written, monkeypatch, step, fai
         with pytest.raises(ModelFileError if isinstance(failure, OSError) else type(failure)) as error:
             written.save(model_of(6), HISTORY, mark_of())
     if isinstance(failure, OSError):
-        assert "No space left on device); choose a folder" in str(error.value)
+        assert "(No space left on device), the one before it is still good; make" in str(error.value)
     is_litter_left = isinstance(failure, Crash) and step in ("write", "fsync", "replace")
     assert set(os.listdir(written.folder)) == {FILE_NAME} | ({FILE_NAME + PARTIAL} if is_litter_left else set())
     saved = written.resume(mark_of(), Solo())
@@ -309,6 +309,10 @@ DIFFERENT = {
     "it had 40 rows, now there are 41": ({}, {"ids": RowIds.consecutive(N, 0, 41)}),
     "X has other values": ({}, {"thresholds": shard_of([(0, N)], upper=2.0).thresholds}),
     "y, the weights or the queries are others": ({}, {"y": changed(Y, [3, 4], Y[[4, 3]])}),
+    "the weights or the queries are others": (
+        {},
+        {"y": changed(Y, [7, 8], Y[[8, 7]]), "weight": changed(WEIGHT, [7, 8], WEIGHT[[8, 7]])},
+    ),
     "the weights or the queries are": ({}, {"weight": changed(WEIGHT, 0, 0.5)}),
     "or the queries are others": ({}, {"weight": None}),
     "the queries are others": ({}, {"group": np.array([5, 31, 4])}),

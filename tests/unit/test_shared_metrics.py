@@ -133,6 +133,12 @@ def test_few_rows_and_none():
     assert shared_auc([1, 0], [2.0, 3.0], owner=[7, 2], n_workers=8) == 0.0
 
 
+def test_single_precision_scores():
+    y, score = np.arange(9) % 2, np.sin(np.arange(9), dtype=np.float32)
+    owner = np.arange(9) % 3
+    assert shared(AUC, y, score[None], owner=owner, n_workers=3) == AUC.evaluate(y, score[None].astype(np.float64))
+
+
 def test_nan_on_one_worker_is_nan_on_all():
     assert math.isnan(shared_auc([0, 1, 1], [1.0, 2.0, np.nan], owner=[0, 1, 2]))
     assert math.isnan(shared_auc([0, 1, 1], [1.0, 2.0, np.nan], [1.0, 1.0, 1.0], owner=[1, 1, 1]))
@@ -239,6 +245,19 @@ def test_a_custom_metric_is_called_once_with_all_rows():
         np.testing.assert_array_equal(of_three, of_one)
     plain = CustomMetric(lambda y, p, weight: ("p", float(weight is None and p.shape == (14,)), True), "binary")
     assert shared(plain, y, scores[:1], owner=np.arange(14) % 3, n_workers=3) == [("p", 1.0, True)]
+
+
+def test_rows_for_a_custom_metric_go_to_worker_0_alone():
+    metric = CustomMetric(lambda y, p: ("n", float(len(y)), True), "regression")
+
+    def work(comm):
+        answer = metric.evaluate(np.zeros(100), np.zeros((1, 100)), None, None, comm)
+        return answer, comm.traffic["metrics"].bytes
+
+    answers, n_bytes = zip(*run(work, 3, timeout=20), strict=True)
+    assert answers == ([("n", 300.0, True)],) * 3
+    assert n_bytes[0] < 100  # the answer
+    assert n_bytes[1:] == (1600, 1600)
 
 
 def test_a_custom_metric_that_fails_fails_everywhere():

@@ -46,10 +46,10 @@ def test_parts_are_binned_as_the_whole(seed, n_rows, n_parts, dtype, takes_all, 
         whole = choose_own_bins(X, rows, (0, 19), {3: 5}, 16, team)
         parts = choose_own_bins(source, rows, (0, 19), {3: 5}, 16, team)
         assert whole.upper.tobytes() == parts.upper.tobytes()
-        for first, stop in ((0, 19), (2, 7)):
-            assert_array_equal(
-                bin_rows(source, parts, first, stop, team).bins, bin_rows(X, whole, first, stop, team).bins
-            )
+        bins = bin_rows(source, parts, 0, 19, team).bins
+        assert_array_equal(bins, bin_rows(X, whole, 0, 19, team).bins)
+        some = bin_rows(source, parts, 2, 7, team).bins
+        assert_array_equal(some.reshape(n_rows, 16)[:, :5], bins[0].reshape(n_rows, 16)[:, 2:7])
 
 
 def test_several_threads_read_many_rows_of_several_parts() -> None:

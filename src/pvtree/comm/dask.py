@@ -46,6 +46,7 @@ class Outcome(NamedTuple):
 
     result: Any
     error: BaseException | None
+    where: dict[str, Any] | None = None  # the error's traceback, which pickle would leave behind
 
 
 def run(
@@ -125,20 +126,34 @@ def outside_the_pool() -> Iterator[None]:
 
 
 def open_boxes(client: distributed.Client, name: str, addresses: list[str], timeout: float) -> None:
+    """Prepare every worker for messages; an error that names the one which cannot take part."""
     limit = max(timeout, START_SECONDS)
 
     async def open_all() -> tuple[dict[int, Any], list[int]]:
+        deadline = monotonic() + limit
         asked = {
             asyncio.ensure_future(
                 client.run(dask_post.open_box, name, limit, workers=[address], on_error="return")
             ): rank
             for rank, address in enumerate(addresses)
         }
-        done, late = await asyncio.wait(asked, timeout=limit)
-        for task in late:
+        answers: dict[int, Any] = {}
+        waiting = set(asked)
+        while waiting and monotonic() < deadline:
+            done, waiting = await asyncio.wait(waiting, timeout=LOOK_SECONDS)
+            answers |= {asked[task]: task.exception() or task.result()[addresses[asked[task]]] for task in done}
+            # The scheduler would try for half a minute to reach a worker that is gone.
+            known = await client.scheduler.ncores(workers=[addresses[asked[task]] for task in waiting])
+            gone = {task for task in waiting if addresses[asked[task]] not in known}
+            answers |= {asked[task]: OSError("the scheduler does not know it") for task in gone}
+            waiting -= gone
+        for task in asked:
             task.cancel()
-        answers = {asked[task]: task.exception() or task.result()[addresses[asked[task]]] for task in done}
-        return answers, sorted(asked[task] for task in late)
+        ready = [addresses[rank] for rank, answer in answers.items() if isinstance(answer, str)]
+        if ready and len(ready) < len(addresses):
+            with suppress(Exception):
+                await asyncio.wait_for(client.run(dask_post.drop_box, name, workers=ready), dask_post.FAREWELL_SECONDS)
+        return answers, sorted(asked[task] for task in waiting)
 
     answers, late = client.sync(open_all)
     for rank, answer in sorted(answers.items()):
@@ -185,7 +200,7 @@ def work(
         comm.leave()
     except BaseException as error:
         comm.fail(error)
-        return Outcome(None, portable(error))
+        return failed(error)
     comm.close()
     return Outcome(result, None)
 
@@ -300,22 +315,30 @@ class DaskCommunicator(PairwiseCommunicator):
             )
 
 
-def portable(error: BaseException) -> BaseException:
-    """An exception that reaches the client with where it happened, or one that tells of it if it cannot travel."""
-    import tblib.pickling_support
-    from distributed.core import collect_causes
+def failed(error: BaseException) -> Outcome:
+    """An outcome that reaches the client, even if the exception itself cannot travel."""
+    import tblib
     from distributed.protocol.pickle import dumps, loads
 
+    # Dask's own way with exceptions (tblib.pickling_support) cannot restore those that have two bases in C.
+    where = tblib.Traceback(error.__traceback__).to_dict()
     try:
-        tblib.pickling_support.install(error, *collect_causes(error))
         loads(dumps(error))
     except Exception:
         stand_in = CommunicationError(f"{type(error).__name__}: {error}")
         for note in getattr(error, "__notes__", ()):
             stand_in.add_note(note)
         stand_in.rank = getattr(error, "rank", None)  # type: ignore[attr-defined]
-        return stand_in
-    return error
+        error = stand_in
+    return Outcome(None, error, where)
+
+
+def with_traceback(outcome: Outcome) -> BaseException | None:
+    import tblib
+
+    if outcome.error is None or outcome.where is None:
+        return outcome.error
+    return outcome.error.with_traceback(tblib.Traceback.from_dict(outcome.where).as_traceback())
 
 
 # At the client.
@@ -414,7 +437,7 @@ class Watch:
 
     def _first_error(self) -> BaseException | None:
         """The cause: what is not about another worker's failure, if there is such an error."""
-        errors = [outcome.error for outcome in self._outcomes.values() if outcome.error is not None]
+        errors = [with_traceback(outcome) for outcome in self._outcomes.values() if outcome.error is not None]
         causes = [error for error in errors if not isinstance(error, PeerFailedError)]
         if causes:
             return causes[0]

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 OPERATION = "pvtree_line"  # as the worker's handler is called
 WELCOME = "welcome"
-FAILED = -1  # instead of a step: the sender has failed
+FAILED, QUESTION = -1, -2  # instead of a step: a worker has failed; are you waiting for somebody too?
+CONFIRMED, WAITING, WORKING = range(3)  # what comes back
 
 SHORT_BYTES = 1 << 16  # up to here data is copied into the message, and nobody waits for its arrival
 # Longer data is sent as it lies in memory, in pieces that the receiver confirms: each of them shows that all is well.
@@ -30,6 +31,7 @@ PIECE_BYTES = 1 << 23
 CONNECT_SECONDS = 1.0  # how long a connection that is refused is tried again
 LOOK_SECONDS = 0.5  # how often a waiting worker looks whether it still makes sense to wait
 PATIENCE = 1.0  # seconds for a failing peer's last words, when it cannot be reached but was never heard of
+ANSWER_SECONDS = 0.5  # for an answer to the question, which a worker's event loop gives at once
 FAREWELL_SECONDS = 1.0  # for last words: the others may be gone
 
 
@@ -73,6 +75,14 @@ async def open_box(run: str, seconds: float, dask_worker: Worker | None = None) 
     boxes_of(dask_worker)[run] = box
     asyncio.get_running_loop().call_later(seconds, box.expire)
     return pvtree.__version__
+
+
+async def drop_box(run: str, dask_worker: Worker | None = None) -> None:
+    """Called by the client if another worker cannot take part."""
+    assert dask_worker is not None
+    box = boxes_of(dask_worker).get(run)
+    if box is not None:
+        box.expire()
 
 
 def boxes_of(worker: Worker) -> dict[str, Box]:
@@ -119,6 +129,7 @@ class Line:
         self.end = ""  # why nothing can be sent on it any more
         self.end_time = 0.0
         self._turn: asyncio.Future[None] | None = None  # done when there is something new to know
+        self._answer: asyncio.Future[int] | None = None
 
     async def connect(self, address: str, run: str, sender: int, worker: Worker) -> None:
         """Open the line and stay until it ends."""
@@ -127,8 +138,11 @@ class Line:
                 self.comm = await self._open(address, run, sender, worker)
             self._wake()
             while True:
-                await self.comm.read()  # a confirmation; there is only one message to be confirmed at a time
-                self._wake()
+                answer = await self.comm.read()
+                if answer == CONFIRMED:  # there is only one message to be confirmed at a time
+                    self._wake()
+                elif self._answer is not None and not self._answer.done():
+                    self._answer.set_result(answer)
         except Exception as error:
             self.end = " ".join(str(error).split()) or type(error).__name__
         finally:
@@ -160,6 +174,16 @@ class Line:
         with suppress(OSError):
             assert self.comm is not None
             await self.comm.write(message)
+
+    async def is_waiting(self) -> bool:
+        """Whether the peer stands in a collective itself. Asked when the time is over, to blame the right one."""
+        if self.comm is None or self.end:
+            return False
+        self._answer = asyncio.get_running_loop().create_future()
+        await self.post([QUESTION])
+        with suppress(TimeoutError):
+            return await asyncio.wait_for(self._answer, ANSWER_SECONDS) == WAITING
+        return False
 
     async def send(self, step: int, text: bytes, data: np.ndarray, confirm: bool) -> None:
         """Returns when the peer has confirmed it if asked to, or the line has ended."""
@@ -207,7 +231,7 @@ class Box:
         self._tasks: list[asyncio.Task[None]] = []
         self._incoming: dict[int, Comm] = {}
         self._ended: set[int] = set()  # whose incoming lines have ended
-        self._failure: tuple[int, str] | None = None
+        self._failure: tuple[int, str] | None = None  # the first that was heard of: whose, and what it was
         self._letters: dict[int, dict[int, Letter]] = {}  # by step and sender; nobody is more than a step ahead
         self._step = 0
         self._text = b""
@@ -245,13 +269,15 @@ class Box:
             while True:
                 step, *message = await comm.read()
                 if step == FAILED:
-                    self._failure = self._failure or (sender, message[0])
+                    self._failure = self._failure or tuple(message)
                     self._wake()
+                elif step == QUESTION:
+                    await comm.write(WAITING if self._waiter is not None else WORKING)
                 else:
                     needs_confirming = self._receive(sender, step, *message)
                     del message  # its memory, before the next one comes
                     if needs_confirming:
-                        await comm.write(True)
+                        await comm.write(CONFIRMED)
         except OSError:
             pass
         finally:
@@ -293,6 +319,7 @@ class Box:
                     sending[peer].add_done_callback(lambda task: self._wake())
             await self._wait(sending, timeout)
         finally:
+            self._waiter = None
             for task in sending.values():
                 task.cancel()
         letters = self._letters.pop(self._step, {})
@@ -312,7 +339,10 @@ class Box:
                 return
             left = self._last_sign + timeout - monotonic()
             if left <= 0:
-                raise PeersLate(sorted({*missing, *unsent}))
+                late = sorted({*missing, *unsent})
+                waiting = await asyncio.gather(*(self._lines[peer].is_waiting() for peer in late))
+                self._check(self._missing())  # one of them may have given up meanwhile
+                raise PeersLate([peer for peer, waits in zip(late, waiting, strict=True) if not waits] or late)
             waiter = self._waiter = loop.create_future()
             look = loop.call_later(min(left, LOOK_SECONDS), self._wake)
             await waiter
@@ -346,7 +376,9 @@ class Box:
 
     async def close(self, failure: str | None = None) -> None:
         """End all lines; a failure is told to the others first. Afterwards the worker knows nothing of the run."""
-        farewells = [asyncio.create_task(say_farewell(line, failure)) for line in self._lines.values()]
+        # A failure that follows from another's is told as that one, so that all workers hear of the cause.
+        told = None if failure is None else self._failure or (self.rank, failure)
+        farewells = [asyncio.create_task(say_farewell(line, told)) for line in self._lines.values()]
         farewells += [asyncio.create_task(close_comm(comm)) for comm in self._incoming.values()]
         if farewells:
             _, late = await asyncio.wait(farewells, timeout=FAREWELL_SECONDS)
@@ -358,12 +390,12 @@ class Box:
         self.forget()
 
 
-async def say_farewell(line: Line, failure: str | None) -> None:
+async def say_farewell(line: Line, failure: tuple[int, str] | None) -> None:
     if failure is not None:
         while line.comm is None and not line.end:
             await line._news()
         if not line.end:
-            await line.post([FAILED, failure])
+            await line.post([FAILED, *failure])
     if line.comm is not None:
         await close_comm(line.comm)
 

@@ -6,12 +6,13 @@ import math
 
 import numpy as np
 
-from pvtree.dtypes import BLOCK, LANE_STRIDE, N_BINS, NONE, ONE, ZERO
+from pvtree.dtypes import BLOCK, ENTROPY, LANE_STRIDE, N_BINS, NONE, ONE, ZERO
 from pvtree.kernels.histogram import histogram_of_block, histogram_of_feature, pack_fields, unpack_add
 from pvtree.kernels.intrinsics import float64_at, int64_at, uint8_at, uint32_at, uint64_at
 from pvtree.kernels.jit import njit
+from pvtree.kernels.lanes import best_of_lanes
 from pvtree.kernels.memory import WANT_GAINS, WANT_HISTOGRAMS
-from pvtree.kernels.split import best_split_of_feature, complete_split, node_score
+from pvtree.kernels.split import best_split_of_feature, complete_split, gain_of_score, node_score
 
 GROUP = np.int64(8)  # features that one thread takes at a time where features are looked at singly
 
@@ -38,6 +39,30 @@ def search_feature(hist, base, step, is_wide, feature, node, own_score, row, gro
         best_set = uint64_at(tree.best_set, (tree.n_evaluated * tree.n_groups, 4))
         best_sums[at, :] = int64_at(scratch.found_sums, tree.n_fields)
         best_set[at, :] = uint64_at(scratch.found_set, 4)
+
+
+@njit
+def search_lanes(hist, base, lane_step, first, n_lanes, node, own_score, row, tree, scratch):
+    """All ordered features of a block at once. Returns the lane with the largest gain, the first of equals, -1 if none.
+
+    Where every feature's gain is wanted they are stored, and no lane needs a second look.
+    """
+    sums = int64_at(tree.sums, (tree.n_nodes, tree.n_fields))[node]
+    in_tree = uint8_at(tree.in_tree, tree.n_features)
+    allowed = uint8_at(tree.allowed, (tree.n_evaluated, tree.n_features))[row]
+    is_categorical = uint8_at(tree.is_categorical, tree.n_features)
+    scores = best_of_lanes(hist, base, lane_step, first, n_lanes, sums, tree, scratch)
+    best_lane, best_gain = NONE, -math.inf
+    for lane in range(n_lanes):
+        feature = first + lane
+        if not in_tree[feature] or not allowed[feature] or is_categorical[feature]:
+            continue
+        gain = gain_of_score(scores[lane], own_score, sums[0], tree)
+        if tree.wanted == WANT_GAINS:
+            float64_at(tree.gains, (tree.n_evaluated, tree.n_features))[row, feature] = gain
+        elif gain > best_gain:
+            best_lane, best_gain = lane, gain
+    return best_lane
 
 
 @njit
@@ -161,6 +186,8 @@ def evaluate_group(item, tree, families, nodes, best, scratch):
     block_start = int64_at(tree.block_start, tree.n_blocks + 1)
     bins = uint8_at(tree.bins, (tree.n_blocks, tree.n_all_rows * BLOCK))
     in_tree = uint8_at(tree.in_tree, tree.n_features)
+    is_categorical = uint8_at(tree.is_categorical, tree.n_features)
+    n_bins = int64_at(tree.n_bins, tree.n_features)
     allowed = uint8_at(tree.allowed, (tree.n_evaluated, tree.n_features))
     chosen = int64_at(tree.chosen, (tree.n_evaluated, tree.n_sampled))
     sums = int64_at(tree.sums, (tree.n_nodes, tree.n_fields))
@@ -180,34 +207,48 @@ def evaluate_group(item, tree, families, nodes, best, scratch):
         first = block_start[group]
         n_lanes = block_start[group + 1] - first
         is_wide = histogram_of_block(bins[group], n_lanes, rows, words, planes, start, stop, tree, packed, wide)
-    for lane in range(n_lanes):
-        if tree.singly:
-            feature = chosen[family.row, first + lane]
-            block = np.searchsorted(block_start, feature, side="right") - 1
-            is_wide = histogram_of_feature(
-                bins[block], feature - block_start[block], rows, words, planes, start, stop, tree, packed, wide
-            )
+    for turn in range(2):  # the node itself, then its sibling
+        if turn == 0:
+            who, row, score, search, wide_now = node, family.row, own_score, search_node, is_wide
+            hist, base, step, lane_step = packed, ZERO, BLOCK * LANE_STRIDE, LANE_STRIDE
+            if tree.singly:
+                step, lane_step = N_BINS, ZERO
+            elif is_wide:
+                hist, step, lane_step = wide, N_BINS, tree.n_fields * N_BINS
+            if nodes[node].slot >= 0:
+                for lane in range(n_lanes):
+                    if in_tree[first + lane]:
+                        store_histogram(
+                            lane, first + lane, is_wide, nodes[node].slot, n_bins[first + lane], tree, scratch
+                        )
+        elif search_sibling:
+            who, row, score, search = sibling, family.sibling_row, sibling_score, True
+            for lane in range(n_lanes):
+                if in_tree[first + lane]:
+                    hist, base, wide_now = sibling_histogram(
+                        lane, first + lane, is_wide, n_bins[first + lane], family, tree, nodes, scratch
+                    )
+                    step, lane_step = tree.stride, (tree.n_fields if wide_now else tree.n_planes) * tree.stride
+                    base -= lane * lane_step
         else:
+            break
+        at_once = search and not tree.singly and tree.criterion != ENTROPY and not wide_now
+        best_lane = NONE
+        if at_once:
+            best_lane = search_lanes(hist, base, lane_step, first, n_lanes, who, score, row, tree, scratch)
+        for lane in range(n_lanes):
             feature = first + lane
-        if not in_tree[feature]:
-            continue
-        n_bins = int64_at(tree.n_bins, tree.n_features)[feature]
-        if nodes[node].slot >= 0:
-            store_histogram(lane, feature, is_wide, nodes[node].slot, n_bins, tree, scratch)
-        for turn in range(2):  # the node itself, then its sibling
-            if turn == 0:
-                who, row, score, search, wide_now = node, family.row, own_score, search_node, is_wide
-                if tree.singly:
-                    hist, base, step = wide if is_wide else packed, ZERO, N_BINS
-                elif is_wide:
-                    hist, base, step = wide, lane * tree.n_fields * N_BINS, N_BINS
-                else:
-                    hist, base, step = packed, lane * LANE_STRIDE, BLOCK * LANE_STRIDE
-            else:
-                if not search_sibling:
-                    break
-                who, row, score, search = sibling, family.sibling_row, sibling_score, True
-                hist, base, wide_now = sibling_histogram(lane, feature, is_wide, n_bins, family, tree, nodes, scratch)
-                step = tree.stride
-            if search and allowed[row, feature]:
-                search_feature(hist, base, step, wide_now, feature, who, score, row, group, tree, best, scratch)
+            if tree.singly:
+                feature = chosen[family.row, first + lane]
+                block = np.searchsorted(block_start, feature, side="right") - 1
+                wide_now = histogram_of_feature(
+                    bins[block], feature - block_start[block], rows, words, planes, start, stop, tree, packed, wide
+                )
+                hist = wide if wide_now else packed
+            if not (search and in_tree[feature] and allowed[row, feature]):
+                continue
+            if at_once and lane != best_lane and not is_categorical[feature]:
+                continue
+            search_feature(
+                hist, base + lane * lane_step, step, wide_now, feature, who, score, row, group, tree, best, scratch
+            )

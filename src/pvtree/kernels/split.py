@@ -349,6 +349,12 @@ def best_split_of_feature(hist, base, step, is_wide, n_bins, is_categorical, sum
         score = best_categorical_split(hist, base, step, is_wide, n_bins, sums, n_rows, tree, scratch)
     else:
         score = best_numeric_split(hist, base, step, is_wide, n_bins, sums, n_rows, tree, scratch)
+    return gain_of_score(score, own_score, n_rows, tree)
+
+
+@njit
+def gain_of_score(score, own_score, n_rows, tree):
+    """What the best score of a feature gains over that of the node itself, -inf if that is nothing."""
     gain = score - own_score
     largest_term = own_score
     if tree.criterion == ENTROPY:

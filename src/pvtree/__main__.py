@@ -1,0 +1,5 @@
+"""``python -m pvtree`` is the command ``pvtree``."""
+
+from pvtree.cli import main
+
+main()

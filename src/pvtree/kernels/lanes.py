@@ -1,0 +1,124 @@
+"""The gains of a block's features, all at once: each feature is a lane of the processor's vector registers.
+
+For packed words of one plane, which is what gradient trees have in all nodes but the largest. The boundaries and their
+scores are those of split.best_numeric_split, to the last bit; which boundary is the best one is left to it.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pvtree.dtypes import BLOCK, COUNT_BITS, ZERO
+from pvtree.kernels.intrinsics import float64_at, int64_at
+from pvtree.kernels.jit import njit
+
+# Boundaries of 16 lanes that are looked at together: sums and scores of these stay in the first-level cache.
+CHUNK = np.int64(64)
+_COUNT_MASK = (1 << COUNT_BITS) - 1
+
+
+@njit
+def collect_lanes(hist, base, lane_step, n_lanes, first, start, step, tree, total, tile):
+    """tile[i * BLOCK + lane] = the sum of the lane's bins up to its boundary number start + i, for CHUNK boundaries.
+
+    Boundaries follow every ``step[lane]`` bins, and the last bin; after that they repeat it. ``total`` holds the sums
+    so far and goes on from chunk to chunk. Returns whether any lane has further boundaries.
+    """
+    n_bins = int64_at(tree.n_bins, tree.n_features)[first:]
+    more = False
+    for lane in range(n_lanes):
+        bins = hist[base + lane * lane_step + 1 :][: n_bins[lane]]
+        width, sum_so_far = step[lane], total[lane]
+        b = start * width
+        n_here = max(ZERO, min(CHUNK, (n_bins[lane] - b + width - 1) // width))
+        own = tile[lane:]
+        if width == 1:
+            some = bins[b:]
+            for i in range(n_here):
+                sum_so_far += some[i]
+                own[i * BLOCK] = sum_so_far
+        elif width == 4:  # spelt out: all features with more than 192 bins, where ballots look at 64 boundaries
+            some = bins[b:]
+            n_full = min(n_here, len(some) // 4)
+            for i in range(n_full):
+                sum_so_far += (some[4 * i] + some[4 * i + 1]) + (some[4 * i + 2] + some[4 * i + 3])
+                own[i * BLOCK] = sum_so_far
+            for i in range(n_full, n_here):
+                for j in range(4 * i, len(some)):
+                    sum_so_far += some[j]
+                own[i * BLOCK] = sum_so_far
+        else:
+            for i in range(n_here):
+                for _ in range(min(width, n_bins[lane] - b)):
+                    sum_so_far += bins[b]
+                    b += 1
+                own[i * BLOCK] = sum_so_far
+        for i in range(n_here, CHUNK):
+            own[i * BLOCK] = sum_so_far
+        total[lane] = sum_so_far
+        more |= (start + CHUNK) * width < n_bins[lane]
+    return more
+
+
+@njit
+def score_lanes(sums, n_rows, tree, tile, scores, best):
+    """best[lane] = the largest GL^2/(HL+lambda) + GR^2/(HR+lambda) of the tile's boundaries that is larger yet."""
+    hess_at = tree.hess_field - 1  # -1: the count, in the lowest bits
+    shift, mask = int64_at(tree.shift, tree.n_values), int64_at(tree.mask, tree.n_values)
+    h_shift, h_mask = (shift[hess_at], mask[hess_at]) if hess_at >= 0 else (ZERO, np.int64(_COUNT_MASK))
+    g_shift = shift[tree.n_values - 1]
+    g_total, h_total = np.float64(sums[tree.n_fields - 1]), np.float64(sums[tree.hess_field])
+    penalty, alpha = tree.reg_lambda / tree.hess_scale, tree.reg_alpha / tree.grad_scale
+    least_hess = tree.min_hess / tree.hess_scale
+    least, span = tree.min_count, np.uint64(n_rows - 2 * tree.min_count)
+    for i in range(len(tile)):
+        word = tile[i]
+        h, g = np.float64((word >> h_shift) & h_mask), np.float64(word >> g_shift)
+        gl = max(abs(g) - alpha, 0.0)
+        gr = max(abs(g_total - g) - alpha, 0.0)
+        hl = h + penalty
+        hr = h_total - h + penalty
+        score = (gl * gl * hr + gr * gr * hl) / (hl * hr)
+        enough = (h >= least_hess) & (h_total - h >= least_hess)
+        # Unsigned, a count below ``least`` is a huge number: one comparison checks both ends.
+        enough &= np.uint64((word & _COUNT_MASK) - least) <= span
+        scores[i] = score if enough else -math.inf
+    for start in range(0, len(scores), BLOCK):
+        row = scores[start:][:BLOCK]
+        for lane in range(BLOCK):
+            best[lane] = row[lane] if row[lane] > best[lane] else best[lane]
+
+
+@njit
+def best_of_lanes(hist, base, lane_step, first, n_lanes, sums, tree, scratch):
+    """The best score of each of the features ``first`` and following, with missing values tried on both sides.
+
+    Bin b of lane l is hist[base + l * lane_step + b]. A lane without a boundary has -inf; those of features that are
+    not to be looked at may hold anything.
+    """
+    best = float64_at(scratch.lane_best, BLOCK)
+    best[:] = -math.inf
+    n_rows = sums[0]
+    if n_rows < 2 * tree.min_count:  # one of several workers may have that few rows of a node
+        return best
+    n_bins = int64_at(tree.n_bins, tree.n_features)[first:]
+    total, step = int64_at(scratch.lane_total, BLOCK), int64_at(scratch.lane_step, BLOCK)
+    tile, scores = int64_at(scratch.tile, CHUNK * BLOCK), float64_at(scratch.tile_scores, CHUNK * BLOCK)
+    for lane in range(n_lanes, BLOCK):  # no features: words without rows
+        for i in range(CHUNK):
+            tile[i * BLOCK + lane] = 0
+    any_missing = False
+    for lane in range(n_lanes):
+        step[lane] = max(1, -(-n_bins[lane] // tree.most_boundaries))
+        any_missing |= hist[base + lane * lane_step] & _COUNT_MASK != 0
+    for missing_left in range(2 if any_missing else 1):
+        for lane in range(n_lanes):
+            total[lane] = hist[base + lane * lane_step] if missing_left else ZERO
+        start, more = ZERO, True
+        while more:
+            more = collect_lanes(hist, base, lane_step, n_lanes, first, start, step, tree, total, tile)
+            score_lanes(sums, n_rows, tree, tile, scores, best)
+            start += CHUNK
+    return best
