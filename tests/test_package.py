@@ -19,6 +19,7 @@ OPTIONAL = (
     "matplotlib",
     "dask",
     "distributed",
+    "pyarrow",
     "mpi4py",
     "pytest",
     "hypothesis",
@@ -51,7 +52,7 @@ def test_works_where_nothing_optional_is_installed():
 
 def test_every_source_file_imports_only_required_or_guarded_packages():
     """At module level: what an optional feature needs is imported where it is used."""
-    required = {"numpy", "numba", "llvmlite", "sklearn", "tqdm", "joblib", "threadpoolctl", "scipy", "pvtree"}
+    required = {"numpy", "numba", "llvmlite", "sklearn", "tqdm", "joblib", "threadpoolctl", "scipy", "click", "pvtree"}
     for path in (ROOT / "src" / "pvtree").rglob("*.py"):
         for node in ast.parse(path.read_text()).body:
             names = []

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from pvtree.team import Team
 
 _NONE = np.empty(0, np.int64)
+# Ballots only rank features, so for them a feature of many bins is tried at this many evenly spaced boundaries. What is
+# merged, and where a node is split, is full-grained (docs/adr/0012-coarse-ballots.md).
+BALLOT_BOUNDARIES = 64
 
 
 class Frontier:
@@ -78,7 +81,9 @@ class Frontier:
             reg_alpha=rules.reg_alpha / n, cat_smooth=rules.cat_smooth / n, cat_l2=rules.cat_l2 / n, min_gain=0.0,
         )  # fmt: skip
         self.tree = self.memory.record(rules, singly=0)
-        self.local = self.memory.record(local, singly=0, sums=self.local_sums, gains=self.gains)
+        self.local = self.memory.record(
+            local, singly=0, sums=self.local_sums, gains=self.gains, most_boundaries=BALLOT_BOUNDARIES
+        )
 
     @property
     def n_rows(self) -> int:

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from distributed import Client, LocalCluster, Worker
+from distributed.security import Security
 
 from pvtree.comm import dask as engine
 
 # Each worker is a process that begins with everything imported, because tests kill and start many of them.
 PROCESSES = multiprocessing.get_context("forkserver")
+PRELOADED = ["distributed.client", "distributed.http.worker", "pvtree.comm.dask", "pytest", "hypothesis"]
 
 
 class Cluster:
@@ -50,16 +52,21 @@ class Cluster:
 
 
 @contextmanager
-def open_cluster(n_workers: int, folder: Path, **options: Any) -> Iterator[Cluster]:
-    PROCESSES.set_forkserver_preload(["dask_functions"])
-    security = {name: option for name, option in options.items() if name == "security"}
+def open_cluster(n_workers: int, folder: Path, security: Security | None = None) -> Iterator[Cluster]:
+    PROCESSES.set_forkserver_preload(PRELOADED)
+    options = {} if security is None else {"security": security}
     with (
         LocalCluster(
-            n_workers=0, processes=False, dashboard_address=":0", silence_logs=50, local_directory=folder, **options
+            n_workers=0,
+            protocol="tcp" if security is None else "tls",
+            dashboard_address=":0",
+            silence_logs=50,
+            local_directory=folder,
+            **options,
         ) as scheduler,
-        Client(scheduler, **security) as client,
+        Client(scheduler, **options) as client,
     ):
-        cluster = Cluster(client, folder, security)
+        cluster = Cluster(client, folder, options)
         try:
             cluster.start(n_workers)
             yield cluster

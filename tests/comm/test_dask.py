@@ -363,7 +363,7 @@ def test_a_stopped_worker_is_named(client, workers):
 
 def test_without_the_certificate_nobody_takes_part(tmp_path):
     security = Security.temporary()
-    with open_cluster(2, tmp_path, security=security, protocol="tls") as cluster:
+    with open_cluster(2, tmp_path, security) as cluster:
         client = cluster.client
         addresses = addresses_of(client)
         assert all(address.startswith("tls://") for address in addresses)

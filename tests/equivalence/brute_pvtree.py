@@ -40,6 +40,8 @@ class Rules:
     max_depth: int = -1  # -1: no limit
     top_k: int = 1
     election_size: float = 2.0
+    most_boundaries: int = 256  # of an ordered attribute, evenly spaced if it has more bins; for gradients only
+    ballot_boundaries: int = 64  # the same for local voting
 
     def of_one_worker(self, n_workers: int) -> Rules:
         """For local voting: a worker has about 1/M of the rows, so rules that measure rows shrink by as much."""
@@ -47,6 +49,7 @@ class Rules:
             self, min_count=math.ceil(self.min_count / n_workers), min_hess=self.min_hess / n_workers, min_gain=0.0,
             reg_lambda=self.reg_lambda / n_workers, reg_alpha=self.reg_alpha / n_workers,
             cat_smooth=self.cat_smooth / n_workers, cat_l2=self.cat_l2 / n_workers,
+            most_boundaries=self.ballot_boundaries,
         )  # fmt: skip
 
 
@@ -59,6 +62,7 @@ class Rows:
     worker: np.ndarray  # (n_rows,)
     n_workers: int
     categorical: Collection[int] = ()
+    n_bins: Sequence[int] | None = None  # of each attribute; None: as many as occur
 
 
 @dataclass(frozen=True)
@@ -164,7 +168,9 @@ def category_order(histogram: Histogram, total: Sequence[int], rules: Rules) -> 
     return sorted(histogram, key=key)  # stable: equal ones stay in the order of their bins
 
 
-def best_split_of(histogram: Histogram, attribute: int, is_categorical: bool, rules: Rules) -> Split | None:
+def best_split_of(
+    histogram: Histogram, attribute: int, is_categorical: bool, n_bins: int, rules: Rules
+) -> Split | None:
     """Algorithm 2 for one attribute; the first of equals stays: missing right before left, then the lower bin."""
     total = [0] * len(next(iter(histogram.values())))
     for sums in histogram.values():
@@ -181,6 +187,8 @@ def best_split_of(histogram: Histogram, attribute: int, is_categorical: bool, ru
         left = start
         for place, b in enumerate(order):
             left = add(left, histogram[b])
+            if not is_categorical and rules.x_log_x is None and not is_looked_at(b, order, n_bins, rules):
+                continue
             score = split_score(left, subtract(total, left), rules, rules.cat_l2 if is_categorical else 0.0)
             if score > best_score:
                 best_score, best_left, best_bins, best_start = score, left, order[: place + 1], number
@@ -196,12 +204,25 @@ def best_split_of(histogram: Histogram, attribute: int, is_categorical: bool, ru
     return Split(gain, attribute, best_bins[-1], frozenset(goes_left), default_left)
 
 
+def is_looked_at(b: int, bins: list[int], n_bins: int, rules: Rules) -> bool:
+    """Whether a boundary that is looked at lies after bin ``b`` and before the next of ``bins``, which have rows."""
+    every = max(1, math.ceil(n_bins / rules.most_boundaries))
+    following = next((other for other in bins if other > b), n_bins + 1)
+    return any(end % every == 0 or end == n_bins for end in range(b, following))
+
+
 def best_splits(rows: Rows, here: np.ndarray, attributes: Collection[int], rules: Rules) -> list[Split]:
     """The best split of each attribute on these rows, of those that have one."""
     if len(here) == 0:
         return []
     splits = [
-        best_split_of(construct_histogram(rows, here, attribute), attribute, attribute in rows.categorical, rules)
+        best_split_of(
+            construct_histogram(rows, here, attribute),
+            attribute,
+            attribute in rows.categorical,
+            int(rows.bins[:, attribute].max()) if rows.n_bins is None else rows.n_bins[attribute],
+            rules,
+        )
         for attribute in sorted(attributes)
     ]
     return [split for split in splits if split]

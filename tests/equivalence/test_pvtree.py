@@ -36,6 +36,7 @@ from pvtree.frontier_grower import FrontierGrower
 from pvtree.kernels.elementary import log
 from pvtree.layouts import class_layout, gradient_layout
 from pvtree.params import Params
+from pvtree.row_ids import RowIds
 from pvtree.team import Team
 from pvtree.tree_memory import GrownTree, Rules
 
@@ -73,6 +74,7 @@ class Case:
     packs: bool = True
     n_slots: int | None = None  # histograms that a worker can keep; None: enough
     most_pairs: int | None = None  # of siblings that are looked at together; None: all
+    boundaries: int = 64  # between an ordered feature's bins that ballots look at
 
     @property
     def layout(self) -> Layout:
@@ -208,7 +210,15 @@ def make_shard(data: Data, first: int, stop: int, team: Team) -> Shard:
     n_bins = np.maximum(data.bins.max(axis=0), 1).astype(np.int64)
     binned = BinnedRows(blocks.reshape(len(blocks), -1), starts, n_bins, is_categorical)
     thresholds = Thresholds(np.zeros((n_features, N_BINS)), n_bins, is_categorical)
-    return Shard(binned, thresholds, np.zeros(stop - first), None, None, first, len(data.bins), 0)
+    return Shard(
+        binned,
+        thresholds,
+        np.zeros(stop - first),
+        None,
+        None,
+        RowIds.consecutive(stop - first, first, len(data.bins)),
+        0,
+    )
 
 
 def load(grower: FrontierGrower, values: np.ndarray, layout: Layout) -> np.ndarray:
@@ -263,7 +273,11 @@ def brute_force(case: Case, data: Data) -> list[brute.Node]:
     return brute.build_tree(
         rows,
         brute.Rules(
-            **same, x_log_x=x_log_x if case.n_classes else None, top_k=case.top_k, election_size=case.election_size
+            **same,
+            x_log_x=x_log_x if case.n_classes else None,
+            top_k=case.top_k,
+            election_size=case.election_size,
+            ballot_boundaries=case.boundaries,
         ),
         attributes_of,
     )
@@ -301,7 +315,7 @@ def expected_votes(nodes: list[brute.Node], n_workers: int) -> tuple[int, int, i
 def check(case: Case, data: Data | None = None) -> tuple[list[brute.Node], list[Grown]]:
     data = data or make_data(case)
     elections = Elections()
-    with patch.object(voting, "elect", elections):
+    with patch.object(voting, "elect", elections), patch("pvtree.frontier.BALLOT_BOUNDARIES", case.boundaries):
         grown = local.run(lambda comm: grow(case, data, comm, elections), case.n_workers)
     nodes = brute_force(case, data)
     number = {node.path: i for i, node in enumerate(nodes)}
@@ -359,6 +373,7 @@ CASES_OF: dict[str, st.SearchStrategy[Any]] = {
     "packs": st.booleans(),
     "n_slots": st.sampled_from([None, None, 0, 2, 5]),
     "most_pairs": st.sampled_from([None, None, 1, 3]),
+    "boundaries": st.sampled_from([64, 64, 2, 3, 5]),
 }
 CASES = st.fixed_dictionaries(CASES_OF)
 
@@ -399,11 +414,16 @@ def test_some_nodes_are_looked_at_in_advance_and_dropped(n_classes: int) -> None
 # then hold packed words of a node whose merged histogram has none, and children become small enough for words again.
 @pytest.mark.parametrize("n_classes", [0, 3])
 @pytest.mark.parametrize("limits", [{"max_leaves": 12}, {"max_depth": 4, "min_count": 30}])
-@pytest.mark.parametrize("packs", [True, False])
-def test_large_nodes_equal_the_brute_force(n_classes: int, limits: dict[str, int], packs: bool) -> None:
+@pytest.mark.parametrize(("packs", "boundaries"), [(True, 64), (False, 5)])
+def test_large_nodes_equal_the_brute_force(
+    n_classes: int, limits: dict[str, int], packs: bool, boundaries: int
+) -> None:
     nodes, _ = check(
-        Case(5, 2500, 8, 3, n_classes, "precise", 20, categorical=True, top_k=2, rules=limits, packs=packs)
-    )
+        Case(
+            5, 2500, 8, 3, n_classes, "precise", 20, categorical=True, top_k=2, rules=limits, packs=packs,
+            boundaries=boundaries,
+        )
+    )  # fmt: skip
     sizes = [len(node.rows) for node in nodes if node.ballots]
     assert max(sizes) > 512 > min(sizes)
 

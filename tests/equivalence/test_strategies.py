@@ -34,6 +34,7 @@ from pvtree.find_split.merging import Elected
 from pvtree.frontier import Frontier
 from pvtree.model import Model, Tree
 from pvtree.params import Params
+from pvtree.row_ids import RowIds
 from pvtree.tree_memory import TreeMemory
 
 pytestmark = pytest.mark.filterwarnings("ignore::pvtree.skew.SkewWarning")
@@ -263,7 +264,8 @@ def split_at(rows: Rows, bounds: list[int]) -> list[Part]:
     for start, stop in pairwise(bounds):
         weight = None if rows.weight is None else rows.weight[start:stop]
         group = None if ends is None else np.diff(ends[(ends >= start) & (ends <= stop)])
-        parts.append(Part(rows.X[start:stop], rows.y[start:stop], weight, group, start, len(rows.y)))
+        ids = RowIds.consecutive(stop - start, start, len(rows.y))
+        parts.append(Part(rows.X[start:stop], rows.y[start:stop], weight, group, ids))
     return parts
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from pvtree.dtypes import BLOCK, COUNT_BITS, ZERO
 from pvtree.kernels.intrinsics import float64_at, int64_at
 from pvtree.kernels.jit import njit
+from pvtree.kernels.split import boundary_step
 
 # Boundaries of 16 lanes that are looked at together: sums and scores of these stay in the first-level cache.
 CHUNK = np.int64(64)
@@ -111,7 +112,7 @@ def best_of_lanes(hist, base, lane_step, first, n_lanes, sums, tree, scratch):
             tile[i * BLOCK + lane] = 0
     any_missing = False
     for lane in range(n_lanes):
-        step[lane] = max(1, -(-n_bins[lane] // tree.most_boundaries))
+        step[lane] = boundary_step(n_bins[lane], tree)
         any_missing |= hist[base + lane * lane_step] & _COUNT_MASK != 0
     for missing_left in range(2 if any_missing else 1):
         for lane in range(n_lanes):

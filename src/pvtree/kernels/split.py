@@ -69,6 +69,12 @@ def score_unit(tree):
 
 
 @njit
+def boundary_step(n_bins, tree):
+    """Every how many bins a boundary of an ordered feature is looked at, where the criterion is of gradients."""
+    return max(1, -(-n_bins // tree.most_boundaries))
+
+
+@njit
 def collect_packed(packed, base, n_bins, start_word, n_rows, tree, scratch):
     """From packed words of one plane; returns the number of boundaries."""
     words = int64_at(scratch.words, N_BINS)
@@ -109,6 +115,7 @@ def collect_sums(sums, base, step, n_bins, with_missing, n_rows, tree, scratch):
     count, h, g = ZERO, ZERO, ZERO
     if with_missing:
         count, h, g = counts[0], hessians[0], grads[0]
+    every = boundary_step(n_bins, tree)
     n = 0
     for b in range(1, n_bins + 1):
         count += counts[b]
@@ -117,7 +124,8 @@ def collect_sums(sums, base, step, n_bins, with_missing, n_rows, tree, scratch):
         boundary[n] = b
         hess_left[n] = h
         grad_left[n] = g
-        n += (counts[b] != 0) & (count >= least) & (count <= most)
+        is_new = counts[b] != 0 if every == 1 else b % every == 0 or b == n_bins
+        n += is_new & (count >= least) & (count <= most)
     return n
 
 
