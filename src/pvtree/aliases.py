@@ -43,6 +43,10 @@ _SYNONYMS: dict[str, str] = {
 
 _ARGUMENTS_OF_FIT = (
     "callbacks",
+    "checkpoint",
+    "checkpoint_freq",
+    "client",
+    "comm",
     "eval_at",
     "eval_group",
     "eval_metric",
@@ -54,6 +58,7 @@ _ARGUMENTS_OF_FIT = (
     "init_model",
     "qid",
     "sample_weight",
+    "timeout",
 )
 _ELSEWHERE = {
     **dict.fromkeys(_ARGUMENTS_OF_FIT, "it is an argument of fit."),

@@ -50,7 +50,7 @@ def bring_together(blocks: list[QueryBlock], comm: Communicator) -> None:
         pieces = _send(head, source.rank, target.rank, comm)
         if target.rank == comm.rank:
             _append(mine[target.index], pieces)
-    _check_distinct(blocks, comm)
+    check_distinct([query for block in blocks for query in block.ids], comm)
 
 
 def _moves(blocks: list[QueryBlock], comm: Communicator) -> list[tuple[Ends, Ends]]:
@@ -120,9 +120,8 @@ def _append(block: QueryBlock, rows: tuple[np.ndarray, np.ndarray, np.ndarray | 
     block.sizes[-1] += len(y)
 
 
-def _check_distinct(blocks: list[QueryBlock], comm: Communicator) -> None:
-    """A query whose rows are in two places cannot be ranked, and nobody would notice."""
-    own = [query for block in blocks for query in block.ids]
+def check_distinct(own: list[Any], comm: Communicator) -> None:
+    """A query whose rows are in two places cannot be ranked, and nobody would notice; ``own`` are a worker's ids."""
     digests = np.array([_digest(query) for query in own], np.uint64)
     ranks = [(int(digest), rank) for rank, its in enumerate(comm.allgather(digests, "bins")) for digest in its]
     repeated = {digest for digest, same in groupby(sorted(ranks), key=lambda pair: pair[0]) if len(list(same)) > 1}

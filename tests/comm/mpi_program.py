@@ -280,7 +280,7 @@ def test_an_interrupted_wait_ends_the_communicator():
 
 def test_a_worker_that_does_not_join():
     if RANKS.world.rank == 0:
-        with pytest.raises(WorkerTimeoutError, match=r"Worker 0 waited 0.2 s for the others of 2 at the start"):
+        with pytest.raises(WorkerTimeoutError, match=r"Worker 0 waited 0.2 s for worker 1 of 2 at the start"):
             mpi.MPICommunicator(RANKS.first[2], timeout=0.2)
     elif RANKS.world.rank == 1:
         time.sleep(0.6)

@@ -150,21 +150,27 @@ def test_only_workers_of_the_same_host_share_its_cores():
     assert numbers == [2, 1, 2]
 
 
-def test_two_runs_at_once_with_one_thread_each(client):
-    """They begin in opposite orders, so without care each would hold the thread that the other one waits for."""
-    addresses = addresses_of(client)[:4]
+def test_two_runs_at_once_with_one_thread_each(client, tmp_path):
+    """Each goes on until it has seen the other one at work on the same workers, or a time is over."""
+    addresses = addresses_of(client)[:3]
 
-    def work(factor):
-        def add(comm):
-            return sum(int(comm.allreduce(np.array([factor * comm.rank]), "rows")[0]) for _ in range(50))
+    def work(mine, other):
+        def meet(comm):
+            (tmp_path / mine).touch()
+            deadline = time.monotonic() + 10
+            while time.monotonic() < deadline:
+                seen = comm.allgather(np.array([(tmp_path / other).exists()]), "rows")
+                if all(part[0] for part in seen):
+                    return mine
+            return "alone"
 
-        return add
+        return meet
 
-    with ThreadPoolExecutor(4) as pool:
-        runs = [
-            pool.submit(run, client, work(factor), addresses[:: (-1) ** factor], timeout=20.0) for factor in range(4)
-        ]
-        assert [future.result() for future in runs] == [[50 * 6 * factor] * 4 for factor in range(4)]
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(run, client, work("a", "b"), addresses)
+        second = pool.submit(run, client, work("b", "a"), addresses[::-1])
+        assert first.result() == ["a"] * 3
+        assert second.result() == ["b"] * 3
 
 
 def test_a_task_may_run_on_the_worker_whose_only_thread_it_has(client):
@@ -272,8 +278,10 @@ def test_wrong_arguments(client):
         run(client, barrier, addresses_of(client), timeout=0.0)
     with pytest.raises(InvalidParameterError, match="no Dask worker"):
         run(client, barrier, [])
+    start = time.monotonic()
     with pytest.raises(PeerFailedError, match=r"Worker 1 of 2 \(tcp://127\.0\.0\.1:1\) cannot be reached"):
         run(client, barrier, [*addresses_of(client)[:1], "tcp://127.0.0.1:1"])
+    assert time.monotonic() - start < ENDS_WITHIN
 
 
 def test_other_versions_are_refused(client, monkeypatch):
@@ -330,6 +338,24 @@ def test_a_killed_worker_ends_all_others(client, workers, seed):
     assert run(client, lambda comm: int(comm.allreduce(np.ones(1), "rows")[0]), survivors) == [2, 2]
 
 
+def test_the_others_find_out_by_themselves(client, workers, tmp_path):
+    """Each survivor names the lost worker, without being told by the client."""
+
+    def work(comm):
+        try:
+            exchange_for(30)(comm)
+        except PeerFailedError as error:
+            (tmp_path / str(comm.rank)).write_text(str(error))
+            raise
+
+    addresses = list(workers)
+    with signalling(signal.SIGKILL, [workers[addresses[1]]], 0.5), pytest.raises(PeerFailedError):
+        run(client, work, addresses)
+    texts = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert set(texts) == {"0", "2"}
+    assert any("lost its line to worker 1 of 3 at all" in text and addresses[1] in text for text in texts.values())
+
+
 def test_the_client_ends_when_all_workers_are_killed(client, workers):
     start = time.monotonic()
     with (
@@ -341,7 +367,6 @@ def test_the_client_ends_when_all_workers_are_killed(client, workers):
 
 
 def test_a_stopped_worker_is_named(client, workers):
-    """And not one that waits for it, too."""
     addresses = list(workers)
     stopped = workers[addresses[2]]
     start = time.monotonic()
@@ -356,6 +381,35 @@ def test_a_stopped_worker_is_named(client, workers):
         assert run(client, lambda comm: comm.rank, addresses[:2]) == [0, 1]
     finally:
         os.kill(stopped, signal.SIGCONT)
+
+
+def test_who_waits_itself_is_not_blamed(client):
+    """Worker 2 leaves worker 1 without an answer, so worker 0 misses both of them in the next collective."""
+
+    def work(comm):
+        barrier(comm)
+        if comm.rank == 1:
+            comm.timeout = 30.0
+        if comm.rank == 2:
+            line = comm._box._lines[1]
+            line.comm = FakeComm()
+        barrier(comm)
+        if comm.rank == 2:
+            time.sleep(2.0)
+        barrier(comm)
+
+    class FakeComm:
+        async def write(self, message):
+            pass
+
+        async def close(self):
+            pass
+
+        def abort(self):
+            pass
+
+    with pytest.raises(WorkerTimeoutError, match=r"Worker 0 waited 0\.5 s for worker 2 of 3 at allgather"):
+        run(client, work, addresses_of(client)[:3], timeout=0.5)
 
 
 # TLS

@@ -428,6 +428,16 @@ def test_large_nodes_equal_the_brute_force(
     assert max(sizes) > 512 > min(sizes)
 
 
+@pytest.mark.parametrize(("n_values", "boundaries"), [(60, 64), (120, 64), (125, 42), (125, 31), (125, 12)])
+def test_ballots_look_at_evenly_spaced_boundaries_of_many_bins(n_values: int, boundaries: int) -> None:
+    """Every bin, every second, third, fourth and every tenth; columns of the same block have other numbers of bins."""
+    check(
+        Case(
+            8, 500, 18, 2, 0, "real", n_values, top_k=3, rules={"max_leaves": 8, "min_count": 3}, boundaries=boundaries
+        )
+    )
+
+
 @pytest.mark.parametrize("older", [0, 1])
 def test_of_equal_gains_the_node_that_one_leaf_at_a_time_makes_first_is_split(older: int) -> None:
     """The half of the larger gain is split first, though both in the same round, so its children are older."""

@@ -41,6 +41,21 @@ def test_the_best_split_of_a_feature_equals_the_brute_force(name: str, is_catego
     assert n_split > 0 or name.startswith("1 class")
 
 
+@pytest.mark.parametrize("penalties", PENALTIES)
+@pytest.mark.parametrize("name", ["gradient constant", "gradient real", "2 classes constant"])
+def test_the_best_feature_of_a_block_equals_the_brute_force(name: str, penalties: str) -> None:
+    """Side by side: features of few and of many bins, some of them equal, categories between them; a block not full."""
+    rng = np.random.default_rng(5)
+    rules = make_rules(name, max_leaves=3, **PENALTIES[penalties])
+    for n_features in (3, 16, 19):
+        n_rows = int(rng.integers(40, 120))
+        columns = [random_bins(n_rows, rng) for _ in range(n_features)]
+        columns[-1] = columns[0]
+        bins, values = np.hstack(columns), random_values(name, n_rows, rng)
+        nodes = brute_force(name, bins, values, rules, (1,))
+        assert_same(name, grow(name, bins, values, rules, (1,)), nodes, (1,))
+
+
 @pytest.mark.parametrize("is_categorical", [False, True])
 @pytest.mark.parametrize("name", ["gradient constant", "gradient real", "3 classes copies", "9 classes constant"])
 def test_wide_histograms_give_the_same_split(name: str, is_categorical: bool) -> None:

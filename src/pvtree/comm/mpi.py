@@ -16,14 +16,16 @@ Not in the ledger: the notes, about 60 bytes for each other worker and collectiv
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from struct import Struct
 from time import monotonic, sleep
 from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import numpy as np
 
@@ -46,6 +48,8 @@ Result = TypeVar("Result")
 NOTE_HEAD = Struct("<qi?")
 SHORT_BYTES = 4096  # data that travels inside the note, so that one message is enough
 NOTE_TAG, DATA_TAG = 1, 2
+ROLL_TAG = 31_415  # on the user's own communicator, where only the start needs it
+START = Call("the start", "")
 # Longer data travels in pieces: MPI before version 4 counts to 2^31, and each piece that comes shows that all is well.
 PIECE_BYTES = 1 << 24
 STRAIGHT_BYTES = 1024  # all-reduces up to here take one round
@@ -53,8 +57,10 @@ STRAIGHT_BYTES = 1024  # all-reduces up to here take one round
 YIELD_SECONDS = 50e-6  # how long a waiting worker only lets others have the core, before it begins to sleep
 LONGEST_PAUSE = 1e-3
 FAREWELL_SECONDS = 1.0  # for telling the others of a failure: they may be gone
+ROLL_SECONDS = 0.3  # for those who wait at the start to say so, when somebody does not come
 OUTPUT_SECONDS = 0.2  # mpiexec needs a moment to pass on what a rank has printed; what comes too late is lost
 HEAD_START = 1.0  # seconds: an error that all workers have is shown by worker 0 alone, which then ends the others
+PEER_HEAD_START = 3.0  # who has only heard of a failure leaves the last word to the worker that it happened to
 
 # Messages given up half-way. MPI may still read or write their memory, so it must not be given back.
 UNFINISHED: list[list[MPI.Request]] = []
@@ -78,18 +84,82 @@ def run(
         worker.leave()
         worker.close()
     except BaseException as error:
-        if world.rank != 0 or isinstance(error, PeerFailedError):  # mpiexec has more to say of a peer that was killed
-            sleep(HEAD_START)
-        told = "".join(traceback.format_exception(error))
-        host = load_mpi().Get_processor_name()
-        sys.stderr.write(f"Worker {world.rank} of {world.size}, on {host}, has failed and ends all others:\n{told}")
-        sys.stderr.flush()
-        sys.stdout.flush()
-        sleep(OUTPUT_SECONDS)
-        world.Abort(1)
-        sleep(OUTPUT_SECONDS)  # MPICH's Abort may return before it ends this rank
-        os._exit(1)
+        sleep(head_start(world.rank, error))
+        end_all(world, f"{who_failed(world)}:\n" + "".join(traceback.format_exception(error)))
     return result
+
+
+def head_start(rank: int, error: BaseException) -> float:
+    """How many seconds others have to tell more of what has happened, before this rank ends them."""
+    if isinstance(error, PeerFailedError):  # mpiexec, too, has more to say of a peer that was killed
+        return PEER_HEAD_START
+    return 0.0 if rank == 0 else HEAD_START
+
+
+def who_failed(world: MPI.Intracomm) -> str:
+    host = load_mpi().Get_processor_name()
+    return f"Worker {world.rank} of {world.size}, on {host}, has failed and ends all others"
+
+
+def end_all(world: MPI.Intracomm, told: str) -> NoReturn:
+    sys.stdout.flush()
+    sys.stderr.write(told)
+    sys.stderr.flush()
+    sleep(OUTPUT_SECONDS)
+    world.Abort(1)
+    sleep(OUTPUT_SECONDS)  # MPICH's Abort may return before it ends this rank
+    os._exit(1)
+
+
+class Ending:
+    """What becomes of the job when this process ends after a failed fit, in a script that does not use ``run``.
+
+    MPI waits for all ranks before it lets one go: for ever, if one is stuck or waits for this one in its next fit. So
+    a rank that ends with an exception after a failed fit ends all. Also one that has handled it, if a rank did not
+    answer. Not if a later fit has shown that all ranks are well.
+    """
+
+    def __init__(self) -> None:
+        self._world: MPI.Intracomm | None = None  # the ranks of the fit that has failed
+        self._told = ""
+        self._seconds = 0.0
+        self._is_stuck = False
+        self._is_registered = False
+
+    @contextmanager
+    def after_failure(self, world: MPI.Intracomm) -> Iterator[None]:
+        if not self._is_registered:
+            atexit.register(self.end_if_failed)  # runs before mpi4py waits for the others
+            self._is_registered = True
+        try:
+            yield
+        except BaseException as error:  # not kept: it would keep the rows that were trained on
+            self._world = world
+            self._told = f"{who_failed(world)} ({type(error).__name__}: {error})\n"
+            self._seconds = head_start(world.rank, error)
+            self._is_stuck = isinstance(error, WorkerTimeoutError) or isinstance(error.__cause__, BrokenRequests)
+            raise
+        if self._world is not None and world.size >= self._world.size:
+            self._world = None
+
+    def end_if_failed(self) -> None:
+        is_uncaught = getattr(sys, "last_value", None) is not None  # Python has printed it by now
+        if self._world is not None and (is_uncaught or self._is_stuck) and not load_mpi().Is_finalized():
+            sys.stderr.flush()
+            sleep(self._seconds)
+            end_all(self._world, self._told)
+
+
+ENDING = Ending()
+TOLD: set[str] = set()  # lines about who is where that have been printed
+
+
+@contextmanager
+def join(comm: MPI.Intracomm, timeout: float) -> Iterator[MPICommunicator]:
+    """This rank's line to the others while a fit lasts; should the fit fail, no rank is left waiting in the end."""
+    world = checked_comm(comm)
+    with ENDING.after_failure(world), MPICommunicator(world, timeout=timeout) as line:
+        yield line
 
 
 class MPICommunicator(PairwiseCommunicator):
@@ -108,12 +178,65 @@ class MPICommunicator(PairwiseCommunicator):
         self._mpi = load_mpi()
         self._notes = np.empty((self.size, NOTE_HEAD.size + LONGEST_TEXT + SHORT_BYTES), np.uint8)
         self._broken: CommunicationError | None = None  # why nothing can be sent any more
+        self._pids: list[int] = []
+        self._hosts: list[str] = []
+        self._meet(given)
+        own = np.frombuffer(f"{os.getpid()} {self._mpi.Get_processor_name()}".encode(), np.uint8)
+        for told in self._exchange(START, [own] * self.size):  # not in the ledger
+            pid, _, host = told.tobytes().decode().partition(" ")
+            self._pids.append(int(pid))
+            self._hosts.append(host)
+        self.n_on_host = self._hosts.count(self._hosts[self.rank])
+
+    def _meet(self, given: MPI.Intracomm) -> None:
+        """Duplicate the communicator, which MPI does once all ranks have come; find out who has not.
+
+        Who has waited for too long calls the roll, on the given communicator as there is no other yet. Whoever is
+        there and hears it gives up as well, and calls it too.
+        """
+        began, present = monotonic(), set()
         self._line, joined = given.Idup()
+        rolls = [given.Irecv([bytearray(1), self._mpi.BYTE], other, ROLL_TAG) for other in self._others]
+
+        def on_done(index: int) -> None:
+            if joined == self._mpi.REQUEST_NULL:  # all are here: nobody will call
+                for roll in rolls:
+                    if index == 0 and roll != self._mpi.REQUEST_NULL:
+                        roll.Cancel()
+            else:
+                present.add(self._others[index - 1])
+                raise overdue()
+
+        def overdue() -> WorkerTimeoutError:
+            seconds = min(self.timeout, round(monotonic() - began, 1))
+            calls = [given.Isend([bytearray(1), self._mpi.BYTE], other, ROLL_TAG) for other in self._others]
+            UNFINISHED.append([joined, *rolls, *calls])
+            with suppress(TimeoutError, BrokenRequests):
+                wait_politely(self._mpi, rolls, ROLL_SECONDS, lambda i: present.add(self._others[i]), TimeoutError)
+            return self._overdue([other for other in self._others if other not in present], START, seconds)
+
         try:
-            wait_politely(self._mpi, [joined], timeout, lambda done: None, lambda: self._overdue([], "the start"))
+            wait_politely(self._mpi, [joined, *rolls], self.timeout, on_done, overdue)
         except BaseException:
-            UNFINISHED.append([joined])
+            UNFINISHED.append([joined, *rolls])
             raise
+
+    def introduce(self) -> None:
+        """Worker 0 prints, once, which process each worker is: mpiexec tells no more of a killed one."""
+        by_host: dict[str, list[str]] = {}
+        for rank, (pid, host) in enumerate(zip(self._pids, self._hosts, strict=True)):
+            by_host.setdefault(host, []).append(f"{rank}={pid}")
+        places = "; ".join(f"{' '.join(workers)} on {host}" for host, workers in by_host.items())
+        line = f"pvtree: {self.size} workers (number=process): {places}\n"
+        if self.rank == 0 and self.size > 1 and line not in TOLD:
+            TOLD.add(line)
+            sys.stderr.write(line)
+            sys.stderr.flush()
+
+    def _where(self, ranks: Sequence[int]) -> str:
+        if not self._pids or not ranks:
+            return ""
+        return f" ({', '.join(f'process {self._pids[rank]} on {self._hosts[rank]}' for rank in ranks)})"
 
     def __enter__(self) -> MPICommunicator:
         return self

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import inspect
-import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -13,7 +15,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from pvtree import inputs
 from pvtree.aliases import check_names
+from pvtree.dask_data import is_collection, lazily
+from pvtree.errors import InvalidDataError, InvalidTypeError
 from pvtree.params import RULES, Rule, check_values, integer, n_threads, optional, parameter_docs
+from pvtree.user_warnings import warn_user
 
 if TYPE_CHECKING:
     from pvtree.model import Model
@@ -26,6 +31,46 @@ def store(estimator: Any, arguments: Mapping[str, Any]) -> None:
     for name, value in arguments.items():
         if name != "self":
             setattr(estimator, name, value)
+
+
+@dataclass(frozen=True)
+class OfRows:
+    """A method with all its arguments but the rows."""
+
+    method: Callable[..., np.ndarray]
+    estimator: Estimator
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def __call__(self, X: Any) -> np.ndarray:
+        return self.method(self.estimator, X, *self.args, **self.kwargs)
+
+
+def lazy_on_dask(method: Callable[..., np.ndarray]) -> Callable[..., Any]:
+    """A method f(X, ...) that gives an array of X's rows: of a Dask collection it gives a Dask array, without waiting.
+
+    Each partition is predicted where it is, on one thread unless ``n_jobs`` says otherwise, because Dask uses the
+    other threads for other partitions.
+    """
+
+    @functools.wraps(method)
+    def wherever(self: Estimator, X: Any, *args: Any, **kwargs: Any) -> Any:
+        if not is_collection(X):
+            return method(self, X, *args, **kwargs)
+        check_is_fitted(self, "model_")
+        columns = columns_of(self.model_)
+        if getattr(X, "ndim", 2) != 2:
+            raise InvalidDataError(f"X must be two-dimensional, but has {X.ndim} dimension(s); pass rows and columns.")
+        if X.shape[1] == X.shape[1]:  # or not known before it is computed
+            inputs.check_columns(X, X, columns, type(self).__name__)
+        # As it is now: a later fit makes new attributes, but changes none of these.
+        now = copy.copy(self)
+        now.n_jobs = 1 if self.n_jobs is None else self.n_jobs
+        predict = OfRows(wherever, now, args, kwargs)
+        example = predict(np.zeros((1, columns.n_features)))  # of the right type and width
+        return lazily(predict, X, example.dtype, None if example.ndim == 1 else example.shape[1])
+
+    return wherever
 
 
 class Estimator(BaseEstimator):
@@ -59,7 +104,7 @@ class Estimator(BaseEstimator):
         values = self.get_params(deep=False)
         check_values(values, self._rules)
         for sentence in self._idle_parameters(values):
-            warnings.warn(sentence, UserWarning, stacklevel=4)  # where the user called fit
+            warn_user(sentence)
         return values
 
     def _idle_parameters(self, values: dict[str, Any]) -> list[str]:
@@ -68,6 +113,7 @@ class Estimator(BaseEstimator):
             return ["n_workers does nothing while tree_learner is 'serial'; set tree_learner='voting' to share rows."]
         return []
 
+    @lazy_on_dask
     def _raw(self, X: Any, num_iteration: int | None = None) -> np.ndarray:
         """Sum (GBDT) or mean (forest) of the trees' values, (n_rows, n_outputs)."""
         check_is_fitted(self, "model_")
@@ -77,11 +123,17 @@ class Estimator(BaseEstimator):
 
     def _staged_raw(self, X: Any) -> Iterator[np.ndarray]:
         check_is_fitted(self, "model_")
+        if is_collection(X):
+            raise InvalidTypeError(
+                "Staged predictions are made of rows in memory, but X is a Dask collection; pass X.compute(), or call "
+                "predict with num_iteration for some of the stages."
+            )
         return self.model_.staged_raw(self._matrix(X), n_threads=n_threads(self.n_jobs))
 
     def _matrix(self, X: Any) -> np.ndarray:
         return inputs.read_like(X, columns_of(self.model_), type(self).__name__)
 
+    @lazy_on_dask
     def apply(self, X: Any) -> np.ndarray:
         """Leaf that each row falls into: its ordinal among the tree's leaves, (n_rows, n_trees)."""
         check_is_fitted(self, "model_")

@@ -13,6 +13,7 @@ from pvtree.agreement import all_or_none
 from pvtree.callbacks import TRAINING_NAMES
 from pvtree.comm import Communicator
 from pvtree.comm.connect import connect
+from pvtree.dask_data import is_collection
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
 from pvtree.estimators.base import Estimator, columns_of
 from pvtree.estimators.evaluation import Evaluation, given_sets, read_eval_sets, read_metrics
@@ -94,18 +95,20 @@ class Fitting(Estimator):
 
         given = Given(X, y, sample_weight, group, qid)
         positive("").check("timeout", request.timeout)
-        if hasattr(X, "__dask_graph__"):
+        if is_collection(X):
             from pvtree.estimators.on_dask import fit_on_dask
 
-            result, data = fit_on_dask(self, given, self._checked(request))
-        else:
-            with connect(request.comm, request.timeout) as comm:
+            self._keep(*fit_on_dask(self, given, self._checked(request)))
+            return self
+        with connect(request.comm, request.timeout) as comm:
 
-                def check() -> tuple[dict[str, Given], Request]:
-                    return given_sets(request.evaluation, given), self._checked(request)
+            def check() -> tuple[dict[str, Given], Request]:
+                sets = given_sets(request.evaluation, given)
+                _check_in_memory(request.client, given, *sets.values())
+                return sets, self._checked(request)
 
-                result, data = self._train(given, *all_or_none(check, comm), comm)
-        self._keep(result, data)
+            result, data = self._train(given, *all_or_none(check, comm), comm)
+        self._keep(result, data.columns, data.classes)
         return self
 
     def _checked(self, request: Request) -> Request:
@@ -213,7 +216,7 @@ class Fitting(Estimator):
     def _with_queries(self, given: Given, comm: Communicator) -> Given:
         return given
 
-    def _keep(self, result: TrainResult, data: TrainingData) -> None:
+    def _keep(self, result: TrainResult, columns: inputs.Columns, classes: np.ndarray | None) -> None:
         """All fitted attributes at once, so that a fit which fails leaves the estimator as it was."""
         self.model_ = result.model
         self.evals_result_ = result.evals_result
@@ -223,14 +226,30 @@ class Fitting(Estimator):
         self.traffic_ = result.traffic
         self.votes_ = result.votes
         self.n_iter_ = result.model.n_iterations
-        self.n_features_in_ = data.columns.n_features
-        if data.classes is not None:
-            self.classes_ = data.classes
-            self.n_classes_ = len(data.classes)
-        if data.columns.names is not None:
-            self.feature_names_in_ = np.asarray(data.columns.names, dtype=object)
+        self.n_features_in_ = columns.n_features
+        if classes is not None:
+            self.classes_ = classes
+            self.n_classes_ = len(classes)
+        if columns.names is not None:
+            self.feature_names_in_ = np.asarray(columns.names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
+
+
+def _check_in_memory(client: Any, *sets: Given) -> None:
+    """Beside an X in memory nothing is Dask's."""
+    if client is not None:
+        raise InvalidParameterError(
+            "client is for Dask collections, but X is in memory; leave client out, or pass a Dask array or DataFrame."
+        )
+    for given in sets:
+        for name in ("X", "y", "weight", "group", "qid"):
+            if is_collection(getattr(given, name)):
+                shown = f"{given.prefix}{'sample_weight' if name == 'weight' else name}{given.suffix}"
+                raise InvalidTypeError(
+                    f"{shown} is a Dask collection, but X is in memory; call its compute(), or pass X as a Dask "
+                    "collection too."
+                )
 
 
 def _checked_callbacks(callbacks: Any) -> list[Any]:

@@ -15,7 +15,7 @@ from pvtree.errors import InvalidDataError
 from pvtree.row_ids import RowIds
 from pvtree.sources import Matrices, Source, as_source
 from pvtree.tables import Columns
-from pvtree.whole_queries import QueryBlock, bring_together
+from pvtree.whole_queries import QueryBlock, bring_together, check_distinct
 
 ReadTarget = Callable[[Any, int, str], np.ndarray]
 
@@ -160,6 +160,7 @@ def _number_rows(blocks: Sequence[tuple[int, int]], comm: Communicator) -> RowId
 def _with_whole_queries(rows: Rows, opened: Opened, comm: Communicator) -> Rows:
     source = as_source(rows.X)
     if not isinstance(source, Matrices):  # a stream cuts between queries by itself
+        check_distinct([query for runs in opened.queries or [] for query in runs.ids or []], comm)
         return replace(rows, group=np.concatenate([runs.sizes for runs in opened.queries or []]))
     blocks, start = [], 0
     for (index, length), runs in zip(opened.blocks, opened.queries or [], strict=True):

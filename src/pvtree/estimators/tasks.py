@@ -9,6 +9,8 @@ import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from pvtree import targets
+from pvtree.dask_data import is_collection
+from pvtree.estimators.base import lazy_on_dask
 from pvtree.estimators.fitting import Fitting
 
 
@@ -27,6 +29,15 @@ class Values(Fitting):
 class Regressor(RegressorMixin, Values):
     """Regression targets; adds score, the coefficient of determination."""
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The coefficient of determination of predict(X); of Dask collections, y and the predictions come here."""
+        if not is_collection(X):
+            return float(super().score(X, y, sample_weight))
+        from sklearn.metrics import r2_score
+
+        y, predicted, sample_weight = _computed(y, self.predict(X), sample_weight)
+        return float(r2_score(y, predicted, sample_weight=sample_weight))
+
 
 class Classifier(ClassifierMixin, Fitting):
     """Predicts classes and their probabilities; adds score, the accuracy."""
@@ -40,6 +51,7 @@ class Classifier(ClassifierMixin, Fitting):
         assert classes is not None  # agreed on before
         return targets.read_labels(y, n_rows, classes, name)
 
+    @lazy_on_dask
     def predict(self, X: Any, raw_score: bool = False, num_iteration: int | None = None) -> np.ndarray:
         """Most probable classes; with ``raw_score`` the scores behind them, (n,) or (n, n_outputs)."""
         raw = self._raw(X, num_iteration)
@@ -47,13 +59,24 @@ class Classifier(ClassifierMixin, Fitting):
             return raw[:, 0] if raw.shape[1] == 1 else raw
         return self._classes_of(raw)
 
+    @lazy_on_dask
     def predict_proba(self, X: Any, num_iteration: int | None = None) -> np.ndarray:
         """Probabilities of the classes in the order of ``classes_``, (n_rows, n_classes)."""
         return self._probabilities(self._raw(X, num_iteration))
 
+    @lazy_on_dask
     def predict_log_proba(self, X: Any, num_iteration: int | None = None) -> np.ndarray:
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X, num_iteration))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The accuracy of predict(X); of Dask collections, y and the predictions come here."""
+        if not is_collection(X):
+            return float(super().score(X, y, sample_weight))
+        from sklearn.metrics import accuracy_score
+
+        y, predicted, sample_weight = _computed(y, self.predict(X), sample_weight)
+        return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 
     def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
         """Classes after the first iteration, after the second, and so on."""
@@ -65,3 +88,10 @@ class Classifier(ClassifierMixin, Fitting):
 
     def _classes_of(self, raw: np.ndarray) -> np.ndarray:
         return self.classes_[self._probabilities(raw).argmax(axis=1)]
+
+
+def _computed(*columns: Any) -> tuple[Any, ...]:
+    """What is Dask's comes here; the rest is here already."""
+    import dask
+
+    return tuple(dask.compute(*columns))
