@@ -10,13 +10,11 @@ import gc
 import os
 import sys
 import time
-import warnings
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,17 +30,6 @@ from pvtree.errors import (
     WorkerTimeoutError,
 )
 
-if TYPE_CHECKING:
-    from pvtree.dataset import Part
-
-LEARNERS = ("data", "attribute", "voting", "quantized")
-CASES = ("binary", "ranking", "forest")
-SHARES = {
-    1: (0, 1),
-    2: (0, 0.3, 1),
-    3: (0, 0.4, 0.6, 1),
-    5: (0, 0.1, 0.1, 0.6, 0.9, 1),
-}  # of the rows; one of the five has none
 LONGEST_LIFE = 40.0  # seconds: an endless task ends after that, should the test be killed that watches it
 
 
@@ -278,15 +265,26 @@ def test_an_interrupted_wait_ends_the_communicator():
         run(go, 2)
 
 
-def test_a_worker_that_does_not_join():
-    if RANKS.world.rank == 0:
-        with pytest.raises(WorkerTimeoutError, match=r"Worker 0 waited 0.2 s for worker 1 of 2 at the start"):
-            mpi.MPICommunicator(RANKS.first[2], timeout=0.2)
-    elif RANKS.world.rank == 1:
-        time.sleep(0.6)
+def test_a_worker_that_does_not_join_is_named():
+    """The first runs out of patience; the second, who has just come and has time, agrees about who is missing."""
+    rank = RANKS.world.rank
+    if rank < 2:
+        time.sleep(0.3 * rank)
+        with pytest.raises(WorkerTimeoutError, match=rf"Worker {rank} waited 0\.\d s for worker 2 of 3 at the start"):
+            mpi.MPICommunicator(RANKS.first[3], timeout=[0.6, 30.0][rank])
+    elif rank == 2:
+        time.sleep(1.5)
         with suppress(WorkerTimeoutError):
-            mpi.MPICommunicator(RANKS.first[2], timeout=0.2)
+            mpi.MPICommunicator(RANKS.first[3], timeout=0.2)
     RANKS.share(None)
+    assert run(lambda comm: comm.size, 3) == [3, 3, 3]
+
+
+def test_workers_know_how_many_share_their_machine(monkeypatch):
+    rank = RANKS.world.rank
+    monkeypatch.setattr(mpi.load_mpi(), "Get_processor_name", lambda: "east" if rank in (0, 3) else "west")
+    results = run(lambda comm: (comm.n_on_host, comm.traffic.total().calls), 5)
+    assert results == [(2, 0), (3, 0), (3, 0), (2, 0), (3, 0)]  # asking for it is not in the ledger
 
 
 def test_closed():
@@ -345,83 +343,6 @@ def conformance(folder: Path) -> None:
     sys.exit(pytest.main([*options, __file__], [mpi_program.EndAtFirstFailure()]))
 
 
-# Trainings whose models must not depend on how the workers talk.
-
-
-def make_parts(case: str, learner: str, size: int) -> list[Part]:
-    """Gaps and ties in X, labels that need most columns; blocks of whole queries by SHARES, or of columns."""
-    from pvtree.dataset import Part, split_by_columns
-
-    rng = np.random.default_rng(5)
-    n_rows, n_in_query = 301, 7
-    X = rng.normal(size=(n_rows, 12))
-    X[:, 3] = np.where(rng.random(n_rows) < 0.3, np.nan, np.round(X[:, 3]))
-    X[:, 7] = np.round(X[:, 7] * 2)
-    signal = np.nan_to_num(X[:, :8]).sum(axis=1) + rng.normal(size=n_rows)
-    y = np.clip(np.floor(signal / 2 + 2), 0, 4) if case == "ranking" else (signal > 0).astype(np.float64)
-    weight = rng.choice([0.5, 1.0, 2.7], n_rows) if case == "binary" else None
-    group = np.full(n_rows // n_in_query, n_in_query) if case == "ranking" else None
-    if learner == "attribute":  # all workers know the owner of a column by its number
-        return split_by_columns(X, y, weight, group, size)
-    queries = np.rint(np.array(SHARES[size]) * (n_rows // n_in_query)).astype(int).tolist()
-    return [
-        Part(
-            X[first * n_in_query : stop * n_in_query],
-            y[first * n_in_query : stop * n_in_query],
-            None if weight is None else weight[first * n_in_query : stop * n_in_query],
-            None if group is None else group[first:stop],
-            first * n_in_query,
-            n_rows,
-        )
-        for first, stop in pairwise(queries)
-    ]
-
-
-def train_model(case: str, learner: str, comm: Communicator, n_estimators: int = 4) -> str:
-    """This worker's model, as it would be saved."""
-    from pvtree.ensemble import Job, train_worker
-    from pvtree.model import Model
-    from pvtree.params import Params
-
-    params = Params(
-        ensemble="forest" if case == "forest" else "gbdt",
-        objective={"binary": "binary", "ranking": "lambdarank", "forest": "classification"}[case],
-        criterion="entropy" if case == "forest" else "gradient",
-        n_classes=1 if case == "ranking" else 2,
-        bootstrap=case == "forest",
-        n_estimators=n_estimators,
-        num_leaves=9,
-        min_child_samples=3,
-        max_bin=31,
-        quantized_bins=0.4,
-        tree_learner=learner,
-        top_k=2,
-        verbosity=0,
-    )
-    part = make_parts(case, learner, comm.size)[comm.rank]
-    trained = train_worker(part, Job(params), comm)
-    return Model(
-        trees=tuple(trained.trees),
-        objective=str(params.objective),
-        ensemble=params.ensemble,
-        n_features=part.X.shape[1],
-        n_outputs=trained.n_outputs,
-        init_score=trained.init_score,
-        feature_names=None,
-        classes=None,
-        categories={},
-    ).to_json()
-
-
-def equality(folder: Path) -> None:
-    def work(comm: Communicator) -> None:
-        for case in CASES:
-            for learner in LEARNERS:
-                (folder / f"{case}-{learner}-{comm.rank}.json").write_text(train_model(case, learner, comm))
-
-    mpi.run(work)
-
-
 # What goes wrong.
 
 
@@ -442,16 +363,14 @@ def failing(folder: Path, how: str) -> None:
     mpi.run(work)
 
 
-def endless(folder: Path, what: str, timeout: str = "600") -> None:
-    """Messages or trainings, one after the other, until somebody is killed or stopped."""
+def endless(folder: Path, timeout: str = "600") -> None:
+    """Messages, one after the other, until somebody is killed or stopped."""
 
     def work(comm: Communicator) -> None:
         (folder / f"{comm.rank}.pid").write_text(str(os.getpid()))
         deadline = time.monotonic() + LONGEST_LIFE
         long = np.zeros(400_000, np.uint8)
         while comm.allreduce(np.array([time.monotonic()]), "rows", "max")[0] < deadline:
-            if what == "trainings":
-                train_model("binary", "voting", comm, n_estimators=20)
             for length in (10, 1000, len(long)):
                 comm.alltoall([long[:length]] * comm.size, "histograms")
             (folder / f"{comm.rank}.busy").touch()
@@ -460,6 +379,5 @@ def endless(folder: Path, what: str, timeout: str = "600") -> None:
 
 
 if __name__ == "__main__":
-    warnings.simplefilter("ignore")
-    tasks = {task.__name__: task for task in (conformance, equality, failing, endless)}
+    tasks = {task.__name__: task for task in (conformance, failing, endless)}
     tasks[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])

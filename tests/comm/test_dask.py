@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 
 import numpy as np
 import pytest
@@ -22,16 +22,18 @@ from conformance import SOON, Conformance
 pytest.importorskip("distributed")
 
 from dask_functions import addresses_of, left_behind, open_cluster, run, wait_until
-from distributed import Client, get_client
+from distributed import Client, LocalCluster, get_client, worker_client
 from distributed.security import Security
 
 import pvtree
 from pvtree.comm import dask as engine
 from pvtree.comm import dask_post, local
+from pvtree.comm.dask_worker import DaskCommunicator
 from pvtree.errors import (
     CommunicationError,
     InvalidParameterError,
     InvalidTypeError,
+    MissingDependencyError,
     PeerFailedError,
     WorkerTimeoutError,
 )
@@ -105,7 +107,7 @@ def test_long_data_travels_in_pieces(client):
     run(client, exchange, addresses_of(client)[:3])
 
 
-@pytest.mark.parametrize("n", [engine.DaskCommunicator.straight_bytes // 8 + more for more in (0, 1)])
+@pytest.mark.parametrize("n", [DaskCommunicator.straight_bytes // 8 + more for more in (0, 1)])
 def test_floats_are_added_in_the_order_of_ranks(client, n):
     given = [np.random.default_rng(rank).normal(size=n) for rank in range(5)]
     expected = given[0]
@@ -146,7 +148,7 @@ def test_only_workers_of_the_same_host_share_its_cores():
         class loop:
             asyncio_loop = None
 
-    numbers = [engine.DaskCommunicator(Worker, "key", "run", rank, hosts, 1.0).n_on_host for rank in range(3)]
+    numbers = [DaskCommunicator(Worker, "key", "run", rank, hosts, 1.0).n_on_host for rank in range(3)]
     assert numbers == [2, 1, 2]
 
 
@@ -173,13 +175,36 @@ def test_two_runs_at_once_with_one_thread_each(client, tmp_path):
         assert second.result() == ["b"] * 3
 
 
-def test_a_task_may_run_on_the_worker_whose_only_thread_it_has(client):
+@pytest.mark.parametrize("has_left", [False, True], ids=["in the pool", "has left it"])
+def test_a_task_may_run_on_the_worker_whose_only_thread_it_has(client, has_left):
     addresses = addresses_of(client)[:2]
 
     def train():
-        return run(get_client(), lambda comm: comm.rank, addresses, timeout=20.0)
+        with worker_client() if has_left else nullcontext(get_client()) as inside:
+            return run(inside, lambda comm: comm.rank, addresses, timeout=20.0)
 
     assert client.submit(train, workers=addresses[:1], pure=False).result(20) == [0, 1]
+
+
+def test_workers_in_one_process():
+    """Dask hands over the very objects there; what arrives is the receiver's own all the same."""
+
+    def work(comm):
+        wrong = 0
+        for length in (10, 10**6):
+            mine = np.full(length, comm.rank)
+            received = comm.allgather(mine, "rows")
+            mine[:] = -1
+            barrier(comm)
+            wrong += sum(set(part.tolist()) != {sender} for sender, part in enumerate(received))
+        return wrong
+
+    with (
+        LocalCluster(n_workers=3, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
+        Client(cluster, set_as_default=False) as inside,
+    ):
+        assert run(inside, work, addresses_of(inside)) == [0, 0, 0]
+        assert_nothing_left_behind(inside)
 
 
 # What goes wrong
@@ -251,19 +276,33 @@ def test_the_interrupt_key_ends_the_run_on_the_workers(client):
     assert time.monotonic() - start < 0.5 + 2 * SOON
 
 
-def test_a_run_whose_client_is_gone_ends(client):
+def test_a_run_whose_client_is_gone_ends(client, tmp_path):
     """Its process may have been killed; the scheduler then drops its tasks."""
-    addresses = addresses_of(client)[:2]
+
+    def work(comm):
+        (tmp_path / str(comm.rank)).touch()
+        exchange_for(30)(comm)
+
+    start = time.monotonic()
     with Client(client.scheduler.address, set_as_default=False) as other, ThreadPoolExecutor(1) as pool:
-        future = pool.submit(run, other, exchange_for(30), addresses)
-        wait_until(
-            lambda: all(boxes for boxes, _ in client.run(left_behind, workers=addresses).values()),
-            10,
-            "nobody works",
-        )
+        future = pool.submit(run, other, work, addresses_of(client)[:2])
+        wait_until(lambda: len(list(tmp_path.iterdir())) == 2, 20, "nobody works")
         other.close()
-        with pytest.raises(Exception):  # noqa: B017  (Dask's own: the client is closed)
+        with pytest.raises(CommunicationError, match="its task was cancelled"):
             future.result(20)
+    assert_nothing_left_behind(client)
+    assert time.monotonic() - start < 20
+
+
+def test_an_interrupt_before_the_tasks_have_begun(client, monkeypatch):
+    """The workers are prepared, but their tasks never come."""
+
+    def interrupt(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(client, "submit", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run(client, barrier, addresses_of(client)[:3])
     assert_nothing_left_behind(client)
 
 
@@ -287,6 +326,15 @@ def test_wrong_arguments(client):
 def test_other_versions_are_refused(client, monkeypatch):
     monkeypatch.setattr(pvtree, "__version__", "0.0.7")
     with pytest.raises(CommunicationError, match=r"has pvtree \S+ and the client 0\.0\.7; install the same"):
+        run(client, barrier, addresses_of(client)[:1])
+
+
+def test_workers_without_pvtree_are_told_the_command(client, monkeypatch):
+    def open_box(*arguments, dask_worker=None):
+        raise ModuleNotFoundError("No module named 'pvtree'")
+
+    monkeypatch.setattr(dask_post, "open_box", open_box)
+    with pytest.raises(MissingDependencyError, match=r"Worker 0 of 1 .* pip install 'pvtree\[dask\]'"):
         run(client, barrier, addresses_of(client)[:1])
 
 

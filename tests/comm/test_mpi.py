@@ -5,82 +5,24 @@ from __future__ import annotations
 import os
 import random
 import re
-import shutil
 import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager, suppress
 from functools import cache
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from mpi_program import CASES, LEARNERS, train_model
+from mpi_jobs import ENDS_WITHIN, outputs, run_to_end, started, wait_for_all_to_end, wait_until
+from mpi_trainings import CASES, LEARNERS, N_TREES, train_model
 
+from pvtree.checkpoint import Checkpoint
 from pvtree.comm import Solo, local, mpi
 from pvtree.errors import MissingDependencyError
 
-PROGRAM = Path(__file__).with_name("mpi_program.py")
-MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-ENDS_WITHIN = 10.0  # seconds, after a rank was lost
-
-
-@contextmanager
-def started(n_ranks, task, folder, *arguments):
-    """A running mpiexec; whatever is left of it in the end is killed."""
-    command = [MPIEXEC, "-n", str(n_ranks), sys.executable, str(PROGRAM), task, str(folder), *arguments]
-    with (folder / "out").open("w") as out, (folder / "err").open("w") as err:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True)
-    try:
-        yield process
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        for pid in pids(folder):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-
-def run_to_end(n_ranks, task, folder, *arguments, timeout):
-    """The exit code, and what all ranks printed."""
-    with started(n_ranks, task, folder, *arguments) as process:
-        try:
-            code = process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            pytest.fail(f"{task} did not end in {timeout} s:\n{outputs(folder)}")
-    return code, outputs(folder)
-
-
-def outputs(folder):
-    return (folder / "out").read_text() + (folder / "err").read_text()
-
-
-def pids(folder):
-    return [int(path.read_text() or 0) or os.getpid() for path in folder.glob("*.pid")]
-
-
-def is_alive(pid):
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
-
-
-def wait_until(condition, seconds, what):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.01)
-
-
-def wait_until_busy(process, n_ranks, folder):
-    wait_until(lambda: process.poll() is not None or len(list(folder.glob("*.busy"))) == n_ranks, 60, "nobody works")
-    assert process.poll() is None, outputs(folder)
-
 
 def test_conformance(tmp_path):
-    code, printed = run_to_end(8, "conformance", tmp_path, timeout=150)
+    code, printed = run_to_end(8, "program", "conformance", tmp_path, timeout=150)
     assert code == 0, printed
     n_passed = int(re.search(r"^(\d+) passed", printed, re.MULTILINE)[1])
     assert n_passed > 150
@@ -99,7 +41,7 @@ def virtual_models(case, learner, size):
 @pytest.mark.parametrize("n_ranks", [1, 2, 5])
 def test_models_are_those_of_the_virtual_cluster(n_ranks, tmp_path):
     expected = {(case, learner): virtual_models(case, learner, n_ranks) for case in CASES for learner in LEARNERS}
-    code, printed = run_to_end(n_ranks, "equality", tmp_path, timeout=120)
+    code, printed = run_to_end(n_ranks, "trainings", "equality", tmp_path, timeout=120)
     assert code == 0, printed
     for (case, learner), models in expected.items():
         assert len(set(models)) == 1
@@ -114,10 +56,15 @@ def test_models_are_those_of_the_virtual_cluster(n_ranks, tmp_path):
 # What goes wrong
 
 
+def wait_until_busy(process, n_ranks, folder):
+    wait_until(lambda: process.poll() is not None or len(list(folder.glob("*.busy"))) == n_ranks, 60, "nobody works")
+    assert process.poll() is None, outputs(folder)
+
+
 @pytest.mark.parametrize("how", ["others wait", "others compute", "others have returned", "all fail"])
 def test_an_exception_ends_all_ranks_and_is_shown_once(how, tmp_path):
     start = time.monotonic()
-    code, printed = run_to_end(3, "failing", tmp_path, how, timeout=ENDS_WITHIN)
+    code, printed = run_to_end(3, "program", "failing", tmp_path, how, timeout=ENDS_WITHIN)
     assert code != 0
     assert time.monotonic() - start < ENDS_WITHIN
     guilty = 0 if how == "all fail" else 1
@@ -127,41 +74,74 @@ def test_an_exception_ends_all_ranks_and_is_shown_once(how, tmp_path):
     assert sorted(re.findall(r"^worker (\d) is here$", printed, re.MULTILINE)) == ["0", "1", "2"]
 
 
-@pytest.mark.parametrize(
-    ("what", "seed"), [("messages", 0), ("messages", 1), ("messages", 2), ("trainings", 3), ("trainings", 4)]
-)
-@pytest.mark.filterwarnings("ignore::pvtree.skew.SkewWarning")
-def test_a_killed_rank_ends_all_others(what, seed, tmp_path):
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_rank_killed_among_long_messages_ends_all_others(seed, tmp_path):
     moment = random.Random(seed)
     n_ranks = 3
-    virtual_models("binary", "voting", n_ranks)  # compiles the kernels, so that the ranks find them ready
-    with started(n_ranks, "endless", tmp_path, what) as process:
+    with started(n_ranks, "program", "endless", tmp_path) as process:
         wait_until_busy(process, n_ranks, tmp_path)
-        time.sleep(moment.random() * 0.5)
-        victim = moment.randrange(n_ranks)
-        all_pids = pids(tmp_path)
-        os.kill(int((tmp_path / f"{victim}.pid").read_text()), signal.SIGKILL)
-        try:
-            code = process.wait(ENDS_WITHIN)
-        except subprocess.TimeoutExpired:
-            pytest.fail("mpiexec still runs")
-        wait_until(lambda: not any(map(is_alive, all_pids)), 2.0, "a rank stays behind")
-    assert code != 0
-    assert len(all_pids) == n_ranks
+        time.sleep(moment.random() * 0.3)
+        os.kill(int((tmp_path / f"{moment.randrange(n_ranks)}.pid").read_text()), signal.SIGKILL)
+        assert wait_for_all_to_end(process, tmp_path) != 0
     assert re.search(r"(?i)signal 9|killed", outputs(tmp_path))
 
 
+@pytest.mark.filterwarnings("ignore::pvtree.skew.SkewWarning")
+def test_trainings_killed_at_random_moments_go_on_from_their_checkpoint(tmp_path):
+    """All others end, the lost rank can be read, and the model is that of an uninterrupted training.
+
+    Learners take turns; "data" goes on alone, voting on virtual workers with the same rows, the last two on ranks.
+    """
+    n_ranks, n_kills, learners = 4, 20, ("data", "voting")
+    moment = random.Random(2016)
+
+    def on_threads(learner, n_workers, checkpoint=None):
+        return local.run(lambda comm: train_model("binary", learner, comm, N_TREES, checkpoint), n_workers)[0]
+
+    assert run_to_end(n_ranks, "trainings", "training", tmp_path, "+".join(learners), timeout=60)[0] == 0
+    whole = {learner: (tmp_path / f"{learner}-3.json").read_text() for learner in learners}
+    assert whole == {"data": on_threads("data", 1), "voting": on_threads("voting", n_ranks)}
+    assert whole["voting"] != whole["data"]
+    # Exchanges of a training are numbered from 2 on: 0 is before the ranks meet, 1 when they meet.
+    ends = {learner: 2 + int((tmp_path / f"{learner} exchanges").read_text()) for learner in learners}
+    n_trees = []
+    for kill in range(n_kills):
+        learner = learners[kill % 2]
+        folder = tmp_path / str(kill)
+        folder.mkdir()
+        exchange = {0: 0, 1: 1, n_kills - 1: ends[learner]}.get(kill, moment.randrange(2, ends[learner]))
+        victim, seconds = moment.randrange(n_ranks), moment.choice([0, 0.005 * moment.random()])
+        with started(n_ranks, "trainings", "training", folder, learner, victim, exchange, seconds) as process:
+            wait_until(
+                lambda folder=folder: (folder / "dying").exists() or process.poll() is not None, 60, "nobody dies"
+            )
+            assert wait_for_all_to_end(process, folder) != 0
+        printed = outputs(folder)
+        assert (folder / "dying").exists(), printed
+        assert "Traceback" not in printed
+        if exchange > 0:  # before that there is nothing of pvtree in the process
+            named = re.findall(
+                r"^Worker (\d) of 4, process (\d+) on \S+, was killed or has crashed;", printed, re.MULTILINE
+            )
+            assert named == [(str(victim), (folder / f"{victim}.pid").read_text())], printed
+        checkpoint = folder / f"{learner} checkpoint"
+        saved = Checkpoint(checkpoint).load()
+        n_trees.append(0 if saved is None else saved.model.n_iterations)
+        if kill >= n_kills - 2:
+            n_after = {"data": 3, "voting": n_ranks}[learner]
+            assert run_to_end(n_after, "trainings", "training", folder, learner, timeout=60)[0] == 0, outputs(folder)
+            model = (folder / f"{learner}-{n_after - 1}.json").read_text()
+        else:
+            model = on_threads(learner, 1 if learner == "data" else n_ranks, checkpoint)
+        assert model == whole[learner]
+    assert set(n_trees) >= {0, 3, 6, 9}  # the moments were spread over the training
+
+
 def test_a_stopped_rank_is_named_and_ends_all(tmp_path):
-    with started(3, "endless", tmp_path, "messages", "1.0") as process:
+    with started(3, "program", "endless", tmp_path, "1.0") as process:
         wait_until_busy(process, 3, tmp_path)
-        all_pids = pids(tmp_path)
         os.kill(int((tmp_path / "2.pid").read_text()), signal.SIGSTOP)
-        try:
-            code = process.wait(ENDS_WITHIN)
-        except subprocess.TimeoutExpired:
-            pytest.fail(f"mpiexec still runs:\n{outputs(tmp_path)}")
-        wait_until(lambda: not any(map(is_alive, all_pids)), 2.0, "a rank stays behind")
-    assert code != 0
+        assert wait_for_all_to_end(process, tmp_path) != 0
     assert re.search(r"WorkerTimeoutError: Worker \d waited 1 s for worker 2 of 3 at", outputs(tmp_path))
 
 

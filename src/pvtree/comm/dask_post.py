@@ -78,7 +78,7 @@ async def open_box(run: str, seconds: float, dask_worker: Worker | None = None) 
 
 
 async def drop_box(run: str, dask_worker: Worker | None = None) -> None:
-    """Called by the client if another worker cannot take part."""
+    """Called by the client if the run ends before this worker's task has begun."""
     assert dask_worker is not None
     box = boxes_of(dask_worker).get(run)
     if box is not None:

@@ -16,7 +16,6 @@ Not in the ledger: the notes, about 60 bytes for each other worker and collectiv
 
 from __future__ import annotations
 
-import atexit
 import os
 import sys
 import traceback
@@ -25,22 +24,24 @@ from contextlib import contextmanager, suppress
 from struct import Struct
 from time import monotonic, sleep
 from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from pvtree.comm.base import Call
+from pvtree.comm.mpi_ending import ENDING, OUTPUT_SECONDS, WITNESS, end_all, head_start, host_name, who_failed
 from pvtree.comm.pairwise import END, LONGEST_TEXT, PairwiseCommunicator, text_of
 from pvtree.errors import (
     CommunicationError,
     InvalidTypeError,
     MissingDependencyError,
-    PeerFailedError,
     WorkerTimeoutError,
 )
 
 if TYPE_CHECKING:
     from mpi4py import MPI
+
+__all__ = ["OUTPUT_SECONDS", "MPICommunicator", "join", "load_mpi", "run"]
 
 Result = TypeVar("Result")
 
@@ -58,9 +59,6 @@ YIELD_SECONDS = 50e-6  # how long a waiting worker only lets others have the cor
 LONGEST_PAUSE = 1e-3
 FAREWELL_SECONDS = 1.0  # for telling the others of a failure: they may be gone
 ROLL_SECONDS = 0.3  # for those who wait at the start to say so, when somebody does not come
-OUTPUT_SECONDS = 0.2  # mpiexec needs a moment to pass on what a rank has printed; what comes too late is lost
-HEAD_START = 1.0  # seconds: an error that all workers have is shown by worker 0 alone, which then ends the others
-PEER_HEAD_START = 3.0  # who has only heard of a failure leaves the last word to the worker that it happened to
 
 # Messages given up half-way. MPI may still read or write their memory, so it must not be given back.
 UNFINISHED: list[list[MPI.Request]] = []
@@ -89,77 +87,18 @@ def run(
     return result
 
 
-def head_start(rank: int, error: BaseException) -> float:
-    """How many seconds others have to tell more of what has happened, before this rank ends them."""
-    if isinstance(error, PeerFailedError):  # mpiexec, too, has more to say of a peer that was killed
-        return PEER_HEAD_START
-    return 0.0 if rank == 0 else HEAD_START
-
-
-def who_failed(world: MPI.Intracomm) -> str:
-    host = load_mpi().Get_processor_name()
-    return f"Worker {world.rank} of {world.size}, on {host}, has failed and ends all others"
-
-
-def end_all(world: MPI.Intracomm, told: str) -> NoReturn:
-    sys.stdout.flush()
-    sys.stderr.write(told)
-    sys.stderr.flush()
-    sleep(OUTPUT_SECONDS)
-    world.Abort(1)
-    sleep(OUTPUT_SECONDS)  # MPICH's Abort may return before it ends this rank
-    os._exit(1)
-
-
-class Ending:
-    """What becomes of the job when this process ends after a failed fit, in a script that does not use ``run``.
-
-    MPI waits for all ranks before it lets one go: for ever, if one is stuck or waits for this one in its next fit. So
-    a rank that ends with an exception after a failed fit ends all. Also one that has handled it, if a rank did not
-    answer. Not if a later fit has shown that all ranks are well.
-    """
-
-    def __init__(self) -> None:
-        self._world: MPI.Intracomm | None = None  # the ranks of the fit that has failed
-        self._told = ""
-        self._seconds = 0.0
-        self._is_stuck = False
-        self._is_registered = False
-
-    @contextmanager
-    def after_failure(self, world: MPI.Intracomm) -> Iterator[None]:
-        if not self._is_registered:
-            atexit.register(self.end_if_failed)  # runs before mpi4py waits for the others
-            self._is_registered = True
-        try:
-            yield
-        except BaseException as error:  # not kept: it would keep the rows that were trained on
-            self._world = world
-            self._told = f"{who_failed(world)} ({type(error).__name__}: {error})\n"
-            self._seconds = head_start(world.rank, error)
-            self._is_stuck = isinstance(error, WorkerTimeoutError) or isinstance(error.__cause__, BrokenRequests)
-            raise
-        if self._world is not None and world.size >= self._world.size:
-            self._world = None
-
-    def end_if_failed(self) -> None:
-        is_uncaught = getattr(sys, "last_value", None) is not None  # Python has printed it by now
-        if self._world is not None and (is_uncaught or self._is_stuck) and not load_mpi().Is_finalized():
-            sys.stderr.flush()
-            sleep(self._seconds)
-            end_all(self._world, self._told)
-
-
-ENDING = Ending()
-TOLD: set[str] = set()  # lines about who is where that have been printed
-
-
 @contextmanager
 def join(comm: MPI.Intracomm, timeout: float) -> Iterator[MPICommunicator]:
     """This rank's line to the others while a fit lasts; should the fit fail, no rank is left waiting in the end."""
     world = checked_comm(comm)
-    with ENDING.after_failure(world), MPICommunicator(world, timeout=timeout) as line:
-        yield line
+    try:
+        with MPICommunicator(world, timeout=timeout) as line:
+            yield line
+    except BaseException as error:
+        is_stuck = isinstance(error, WorkerTimeoutError) or isinstance(error.__cause__, BrokenRequests)
+        ENDING.remember(world, error, is_stuck)
+        raise
+    ENDING.all_are_well(world)
 
 
 class MPICommunicator(PairwiseCommunicator):
@@ -180,8 +119,9 @@ class MPICommunicator(PairwiseCommunicator):
         self._broken: CommunicationError | None = None  # why nothing can be sent any more
         self._pids: list[int] = []
         self._hosts: list[str] = []
+        WITNESS.watch(self._mpi.COMM_WORLD)
         self._meet(given)
-        own = np.frombuffer(f"{os.getpid()} {self._mpi.Get_processor_name()}".encode(), np.uint8)
+        own = np.frombuffer(f"{os.getpid()} {host_name()}".encode(), np.uint8)
         for told in self._exchange(START, [own] * self.size):  # not in the ledger
             pid, _, host = told.tobytes().decode().partition(" ")
             self._pids.append(int(pid))
@@ -220,18 +160,6 @@ class MPICommunicator(PairwiseCommunicator):
         except BaseException:
             UNFINISHED.append([joined, *rolls])
             raise
-
-    def introduce(self) -> None:
-        """Worker 0 prints, once, which process each worker is: mpiexec tells no more of a killed one."""
-        by_host: dict[str, list[str]] = {}
-        for rank, (pid, host) in enumerate(zip(self._pids, self._hosts, strict=True)):
-            by_host.setdefault(host, []).append(f"{rank}={pid}")
-        places = "; ".join(f"{' '.join(workers)} on {host}" for host, workers in by_host.items())
-        line = f"pvtree: {self.size} workers (number=process): {places}\n"
-        if self.rank == 0 and self.size > 1 and line not in TOLD:
-            TOLD.add(line)
-            sys.stderr.write(line)
-            sys.stderr.flush()
 
     def _where(self, ranks: Sequence[int]) -> str:
         if not self._pids or not ranks:

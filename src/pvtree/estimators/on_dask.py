@@ -242,6 +242,7 @@ def check_parts(parts: Sequence[Part]) -> None:
 
 
 def joined(parts: Sequence[Part], name: str) -> np.ndarray | None:
+    """A new array in any case: those that come from elsewhere are read-only, and need kernels of their own."""
     values = [np.asarray(columns[name]) for _, columns in parts if name in columns]
     filled = [each for each in values if len(each)] or values[:1]  # who has no rows has no say in the dtype
     return np.concatenate(filled) if filled else None

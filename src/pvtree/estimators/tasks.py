@@ -92,6 +92,4 @@ class Classifier(ClassifierMixin, Fitting):
 
 def _computed(*columns: Any) -> tuple[Any, ...]:
     """What is Dask's comes here; the rest is here already."""
-    import dask
-
-    return tuple(dask.compute(*columns))
+    return tuple(column.compute() if is_collection(column) else column for column in columns)
