@@ -1,7 +1,9 @@
 """The examples, the README's code and the demo run as a reader would run them, and learn something."""
 
+import os
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,9 +22,11 @@ LEAST = {
     "ranking": (r"ndcg@10 .* ([\d.]+) after the last", 0.93),
     "workers": (r"AUC ([\d.]+)", 0.88),
     "dask_training": (r"AUC ([\d.]+)", 0.9),
+    "mpi_training": (r"4 ranks, AUC ([\d.]+)", 0.9),
 }
 # How those are started that use several processes, which run the file as well.
-STARTED = {"dask_training": [sys.executable]}
+MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+STARTED = {"dask_training": [sys.executable], "mpi_training": [MPIEXEC, "-n", "4", sys.executable]}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
@@ -37,6 +41,12 @@ def test_example_learns(path, capsys):
     found = re.search(pattern, printed)
     assert found, printed
     assert float(found[1]) >= least
+
+
+def test_mpi_example_runs_without_mpiexec():
+    command = [sys.executable, str(ROOT / "examples" / "mpi_training.py")]
+    printed = subprocess.run(command, check=True, timeout=120, stdout=subprocess.PIPE, text=True).stdout
+    assert re.search(r"1 ranks, AUC 0\.9", printed), printed
 
 
 def test_every_example_has_its_figure():

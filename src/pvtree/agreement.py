@@ -10,7 +10,7 @@ import numpy as np
 
 from pvtree import errors
 from pvtree.comm import Communicator
-from pvtree.errors import InvalidDataError, PvtreeError
+from pvtree.errors import InvalidDataError, InvalidParameterError, PvtreeError
 
 Result = TypeVar("Result")
 
@@ -43,6 +43,18 @@ def all_or_none(read: Callable[[], Result], comm: Communicator) -> Result:
             whose = "" if all(each == failure for each in told) else f" (This is about the data of worker {rank}.)"
             raise getattr(errors, kind)(sentence + whose) from error
     return result
+
+
+def check_same(settings: dict[str, str], comm: Communicator) -> None:
+    """What decides the training must be the same on all workers; ``settings`` by name, as they are shown."""
+    first, *others = share(settings, comm)
+    for rank, its in enumerate(others, start=1):
+        for name in sorted(first.keys() | its.keys()):
+            if first.get(name) != its.get(name):
+                raise InvalidParameterError(
+                    f"{name} is {first.get(name)} on worker 0 and {its.get(name)} on worker {rank}; "
+                    "give all workers the same."
+                )
 
 
 def agree_classes(found: np.ndarray, comm: Communicator, name: str = "y") -> np.ndarray:

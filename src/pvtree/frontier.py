@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pvtree.team import Team
 
 _NONE = np.empty(0, np.int64)
-# Ballots only rank features, so for them a feature of many bins is tried at this many evenly spaced boundaries. What is
-# merged, and where a node is split, is full-grained (docs/adr/0012-coarse-ballots.md).
+# Ballots only rank features, so for them a feature of many bins is tried at about this many boundaries. What is merged,
+# and where a node is split, is full-grained (docs/adr/0012-coarse-ballots.md).
 BALLOT_BOUNDARIES = 64
 
 

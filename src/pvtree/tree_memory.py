@@ -175,7 +175,7 @@ class TreeMemory:
             **{name: np.empty(N_BINS) for name in ("hess_left", "grad_left", "scores")},
             "tile": np.empty(CHUNK * BLOCK, np.int64),
             "tile_scores": np.empty(CHUNK * BLOCK),
-            **{name: np.empty(BLOCK, np.int64) for name in ("lane_total", "lane_step")},
+            **{name: np.empty(BLOCK, np.int64) for name in ("lane_total", "lane_bin")},
             "lane_best": np.empty(BLOCK),
             "found_sums": np.zeros(n_fields, np.int64),
             "found_set": np.zeros(4, np.uint64),

@@ -40,7 +40,7 @@ class Rules:
     max_depth: int = -1  # -1: no limit
     top_k: int = 1
     election_size: float = 2.0
-    most_boundaries: int = 256  # of an ordered attribute, evenly spaced if it has more bins; for gradients only
+    most_boundaries: int = 256  # of an ordered attribute with more bins some are left out; for gradients only
     ballot_boundaries: int = 64  # the same for local voting
 
     def of_one_worker(self, n_workers: int) -> Rules:
@@ -187,7 +187,7 @@ def best_split_of(
         left = start
         for place, b in enumerate(order):
             left = add(left, histogram[b])
-            if not is_categorical and rules.x_log_x is None and not is_looked_at(b, order, n_bins, rules):
+            if not is_categorical and rules.x_log_x is None and not is_looked_at(b, histogram, n_bins, rules):
                 continue
             score = split_score(left, subtract(total, left), rules, rules.cat_l2 if is_categorical else 0.0)
             if score > best_score:
@@ -204,11 +204,21 @@ def best_split_of(
     return Split(gain, attribute, best_bins[-1], frozenset(goes_left), default_left)
 
 
-def is_looked_at(b: int, bins: list[int], n_bins: int, rules: Rules) -> bool:
-    """Whether a boundary that is looked at lies after bin ``b`` and before the next of ``bins``, which have rows."""
+def is_looked_at(b: int, histogram: Histogram, n_bins: int, rules: Rules) -> bool:
+    """Whether a boundary that is looked at lies after bin ``b`` and before the next one that has rows.
+
+    That is the last of each group of bins, and all of a group that has more than 1/32 of the rows.
+    """
     every = max(1, math.ceil(n_bins / rules.most_boundaries))
-    following = next((other for other in bins if other > b), n_bins + 1)
-    return any(end % every == 0 or end == n_bins for end in range(b, following))
+    n_rows = sum(sums[0] for sums in histogram.values())
+
+    def is_heavy(end: int) -> bool:
+        first = (end - 1) // every * every + 1
+        in_group = sum(sums[0] for other, sums in histogram.items() if first <= other < first + every)
+        return 32 * in_group > n_rows
+
+    following = next((other for other in histogram if other > b), n_bins + 1)
+    return any(end % every == 0 or end == n_bins or is_heavy(end) for end in range(b, following))
 
 
 def best_splits(rows: Rows, here: np.ndarray, attributes: Collection[int], rules: Rules) -> list[Split]:

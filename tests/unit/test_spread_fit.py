@@ -202,3 +202,36 @@ def test_one_class_in_all():
             ),
             2,
         )
+
+
+@pytest.mark.parametrize(
+    ("options", "more", "sentence"),
+    [
+        ([{"num_leaves": 7}, {"num_leaves": 9}], [{}, {}], "num_leaves is 7 on worker 0 and 9 on worker 1; give all"),
+        ([{"random_state": 1}, {"random_state": 2}], [{}, {}], "random_state is 1 on worker 0 and 2 on worker 1"),
+        ([{}, {}], [{}, {"callbacks": [print]}], "the number of callbacks is 0 on worker 0 and 1 on worker 1"),
+        ([{}, {}], [{"checkpoint": "x"}, {}], "checkpoint is given on worker 0 and not given on worker 1"),
+    ],
+)
+def test_all_workers_must_train_the_same(options, more, sentence):
+    X, y = table()
+
+    def work(comm):
+        own = {**SMALL, "num_leaves": 7, **options[comm.rank]}
+        with pytest.raises(InvalidParameterError, match=sentence):
+            GBDTRegressor(tree_learner="data", **own).fit(
+                pieces(X, [100])[comm.rank], pieces(y, [100])[comm.rank], comm=comm, **more[comm.rank]
+            )
+
+    local.run(work, 2, timeout=20)
+
+
+def test_virtual_workers_are_no_use_where_there_are_others():
+    X, y = table()
+
+    def work(comm):
+        own = pieces(X, [100])[comm.rank], pieces(y, [100])[comm.rank]
+        return GBDTRegressor(tree_learner="data", n_workers=3, **SMALL).fit(*own, comm=comm)
+
+    with pytest.warns(UserWarning, match="n_workers does nothing where comm has 2 workers already"):
+        same_models(local.run(work, 2), GBDTRegressor(**SMALL).fit(X, y))

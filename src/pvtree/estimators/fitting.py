@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from pvtree import inputs, targets
-from pvtree.agreement import all_or_none
+from pvtree.agreement import all_or_none, check_same
 from pvtree.callbacks import TRAINING_NAMES
 from pvtree.comm import Communicator
 from pvtree.comm.connect import connect
@@ -18,6 +18,7 @@ from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeEr
 from pvtree.estimators.base import Estimator, columns_of
 from pvtree.estimators.evaluation import Evaluation, given_sets, read_eval_sets, read_metrics
 from pvtree.params import Rule, integer, make_params, positive
+from pvtree.user_warnings import warn_user
 
 if TYPE_CHECKING:
     from pvtree.ensemble import TrainResult
@@ -107,9 +108,26 @@ class Fitting(Estimator):
                 _check_in_memory(request.client, given, *sets.values())
                 return sets, self._checked(request)
 
-            result, data = self._train(given, *all_or_none(check, comm), comm)
+            sets, checked = all_or_none(check, comm)
+            if comm.size > 1:
+                self._check_same_everywhere(checked, comm)
+            result, data = self._train(given, sets, checked, comm)
         self._keep(result, data.columns, data.classes)
         return self
+
+    def _check_same_everywhere(self, request: Request, comm: Communicator) -> None:
+        """Workers that every rank's own script made; Dask's get theirs from one place."""
+        values = self.get_params(deep=False)
+        if values.pop("n_workers") > 1:
+            warn_user(f"n_workers does nothing where comm has {comm.size} workers already; leave it out.")
+        free = {"n_jobs", "verbosity"}
+        settings = {name: _shown(value) for name, value in values.items() if name not in free}
+        settings["the number of callbacks"] = str(len(request.callbacks))
+        settings["eval_metric"] = _shown(request.evaluation.eval_metric)
+        settings["checkpoint"] = "given" if request.checkpoint is not None else "not given"
+        settings["checkpoint_freq"] = str(request.checkpoint_freq)
+        settings["init_model"] = "given" if request.init_model is not None else "not given"
+        check_same(settings, comm)
 
     def _checked(self, request: Request) -> Request:
         """The request once it and the parameters are known to be right."""
@@ -250,6 +268,11 @@ def _check_in_memory(client: Any, *sets: Given) -> None:
                     f"{shown} is a Dask collection, but X is in memory; call its compute(), or pass X as a Dask "
                     "collection too."
                 )
+
+
+def _shown(value: Any) -> str:
+    """A setting as it is compared between workers: a function by its name, as it lies elsewhere in each process."""
+    return getattr(value, "__qualname__", None) or repr(value)
 
 
 def _checked_callbacks(callbacks: Any) -> list[Any]:

@@ -10,10 +10,10 @@ import math
 
 import numpy as np
 
-from pvtree.dtypes import BLOCK, COUNT_BITS, ZERO
+from pvtree.dtypes import BLOCK, COUNT_BITS, ONE, ZERO
 from pvtree.kernels.intrinsics import float64_at, int64_at
 from pvtree.kernels.jit import njit
-from pvtree.kernels.split import boundary_step
+from pvtree.kernels.split import boundary_step, heavy_from
 
 # Boundaries of 16 lanes that are looked at together: sums and scores of these stay in the first-level cache.
 CHUNK = np.int64(64)
@@ -21,45 +21,58 @@ _COUNT_MASK = (1 << COUNT_BITS) - 1
 
 
 @njit
-def collect_lanes(hist, base, lane_step, n_lanes, first, start, step, tree, total, tile):
-    """tile[i * BLOCK + lane] = the sum of the lane's bins up to its boundary number start + i, for CHUNK boundaries.
+def collect_lane(bins, every, is_heavy_from, b, sum_so_far, own):
+    """Sums of bins up to the next boundaries, from bin ``b`` on: own[i * BLOCK] is the i-th, of at most CHUNK.
 
-    Boundaries follow every ``step[lane]`` bins, and the last bin; after that they repeat it. ``total`` holds the sums
-    so far and goes on from chunk to chunk. Returns whether any lane has further boundaries.
+    Returns (the number of boundaries, the next bin, the sum before it).
+    """
+    i = ZERO
+    if every == 1:
+        some = bins[b:][:CHUNK]
+        for i in range(len(some)):
+            sum_so_far += some[i]
+            own[i * BLOCK] = sum_so_far
+        return np.int64(len(some)), b + len(some), sum_so_far
+    while i + every <= CHUNK and b < len(bins):
+        end = min(b + every, len(bins))
+        if end - b == 4:  # spelt out, as it is the common case: features with more than 192 bins
+            group = (bins[b] + bins[b + 1]) + (bins[b + 2] + bins[b + 3])
+        else:
+            group = ZERO
+            for j in range(b, end):
+                group += bins[j]
+        if (group & _COUNT_MASK) >= is_heavy_from:
+            for j in range(b, end - 1):
+                own[i * BLOCK] = sum_so_far + bins[j]
+                group -= bins[j]
+                sum_so_far += bins[j]
+                i += ONE
+        sum_so_far += group
+        own[i * BLOCK] = sum_so_far
+        i += ONE
+        b = end
+    return i, b, sum_so_far
+
+
+@njit
+def collect_lanes(hist, base, lane_step, n_lanes, first, n_rows, tree, total, next_bin, tile):
+    """tile[i * BLOCK + lane] = the sum of the lane's bins up to its i-th boundary from ``next_bin`` on.
+
+    After a lane's last boundary it is repeated. ``total`` and ``next_bin`` go on from one chunk to the next. Returns
+    whether any lane has further boundaries.
     """
     n_bins = int64_at(tree.n_bins, tree.n_features)[first:]
     more = False
     for lane in range(n_lanes):
         bins = hist[base + lane * lane_step + 1 :][: n_bins[lane]]
-        width, sum_so_far = step[lane], total[lane]
-        b = start * width
-        n_here = max(ZERO, min(CHUNK, (n_bins[lane] - b + width - 1) // width))
         own = tile[lane:]
-        if width == 1:
-            some = bins[b:]
-            for i in range(n_here):
-                sum_so_far += some[i]
-                own[i * BLOCK] = sum_so_far
-        elif width == 4:  # spelt out: all features with more than 192 bins, where ballots look at 64 boundaries
-            some = bins[b:]
-            n_full = min(n_here, len(some) // 4)
-            for i in range(n_full):
-                sum_so_far += (some[4 * i] + some[4 * i + 1]) + (some[4 * i + 2] + some[4 * i + 3])
-                own[i * BLOCK] = sum_so_far
-            for i in range(n_full, n_here):
-                for j in range(4 * i, len(some)):
-                    sum_so_far += some[j]
-                own[i * BLOCK] = sum_so_far
-        else:
-            for i in range(n_here):
-                for _ in range(min(width, n_bins[lane] - b)):
-                    sum_so_far += bins[b]
-                    b += 1
-                own[i * BLOCK] = sum_so_far
+        every = boundary_step(n_bins[lane], tree)
+        n_here, next_bin[lane], total[lane] = collect_lane(
+            bins, every, heavy_from(n_rows), next_bin[lane], total[lane], own
+        )
         for i in range(n_here, CHUNK):
-            own[i * BLOCK] = sum_so_far
-        total[lane] = sum_so_far
-        more |= (start + CHUNK) * width < n_bins[lane]
+            own[i * BLOCK] = total[lane]
+        more |= next_bin[lane] < n_bins[lane]
     return more
 
 
@@ -104,22 +117,20 @@ def best_of_lanes(hist, base, lane_step, first, n_lanes, sums, tree, scratch):
     n_rows = sums[0]
     if n_rows < 2 * tree.min_count:  # one of several workers may have that few rows of a node
         return best
-    n_bins = int64_at(tree.n_bins, tree.n_features)[first:]
-    total, step = int64_at(scratch.lane_total, BLOCK), int64_at(scratch.lane_step, BLOCK)
+    total, next_bin = int64_at(scratch.lane_total, BLOCK), int64_at(scratch.lane_bin, BLOCK)
     tile, scores = int64_at(scratch.tile, CHUNK * BLOCK), float64_at(scratch.tile_scores, CHUNK * BLOCK)
     for lane in range(n_lanes, BLOCK):  # no features: words without rows
         for i in range(CHUNK):
             tile[i * BLOCK + lane] = 0
     any_missing = False
     for lane in range(n_lanes):
-        step[lane] = boundary_step(n_bins[lane], tree)
         any_missing |= hist[base + lane * lane_step] & _COUNT_MASK != 0
     for missing_left in range(2 if any_missing else 1):
         for lane in range(n_lanes):
             total[lane] = hist[base + lane * lane_step] if missing_left else ZERO
-        start, more = ZERO, True
+            next_bin[lane] = 0
+        more = True
         while more:
-            more = collect_lanes(hist, base, lane_step, n_lanes, first, start, step, tree, total, tile)
+            more = collect_lanes(hist, base, lane_step, n_lanes, first, n_rows, tree, total, next_bin, tile)
             score_lanes(sums, n_rows, tree, tile, scores, best)
-            start += CHUNK
     return best

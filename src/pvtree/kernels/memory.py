@@ -46,7 +46,7 @@ TREE = np.dtype(
         ("n_nodes", _INT), ("n_evaluated", _INT),
         ("singly", _INT),  # 1: look at the chosen features one by one, keep no histograms
         ("least_kept", _INT),  # rows from which on a node's histogram is kept: see evaluate.is_worth_keeping
-        ("most_boundaries", _INT),  # between a feature's bins that are looked at, evenly spaced if there are more
+        ("most_boundaries", _INT),  # of a feature with more bins, some boundaries are left out: see split.boundary_step
         ("wanted", _INT),  # what an evaluation is to leave behind: see WANT_BEST and its like below
         # What decides about splits; the same numbers on every worker.
         ("criterion", _INT), ("hess_field", _INT),  # the field whose sum is the hessian; the count where it is constant
@@ -114,7 +114,7 @@ SCRATCH = np.dtype(
         ("tile", _ADDRESS),  # int64 (CHUNK * BLOCK,): see lanes.py
         ("tile_scores", _ADDRESS),  # float64 (CHUNK * BLOCK,)
         ("lane_total", _ADDRESS),  # int64 (BLOCK,)
-        ("lane_step", _ADDRESS),  # int64 (BLOCK,)
+        ("lane_bin", _ADDRESS),  # int64 (BLOCK,)
         ("lane_best", _ADDRESS),  # float64 (BLOCK,)
         ("found_sums", _ADDRESS),  # int64 (n_fields,): left-hand sums of the split found last, ...
         ("found_set", _ADDRESS),  # uint64 (4,): ... its categories, ...

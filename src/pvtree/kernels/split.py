@@ -70,8 +70,17 @@ def score_unit(tree):
 
 @njit
 def boundary_step(n_bins, tree):
-    """Every how many bins a boundary of an ordered feature is looked at, where the criterion is of gradients."""
+    """After every how many bins a boundary of an ordered feature is looked at, where the criterion is of gradients.
+
+    Inside such a group of bins that has many of the node's rows, all boundaries are: see ``heavy_from``.
+    """
     return max(1, -(-n_bins // tree.most_boundaries))
+
+
+@njit
+def heavy_from(n_rows):
+    """The rows of a group of bins from which on it matters where in the group a boundary lies: over 1/32 of all."""
+    return n_rows // 32 + 1
 
 
 @njit
@@ -116,7 +125,7 @@ def collect_sums(sums, base, step, n_bins, with_missing, n_rows, tree, scratch):
     if with_missing:
         count, h, g = counts[0], hessians[0], grads[0]
     every = boundary_step(n_bins, tree)
-    n = 0
+    is_heavy, n = False, 0
     for b in range(1, n_bins + 1):
         count += counts[b]
         h += hessians[b]
@@ -124,7 +133,9 @@ def collect_sums(sums, base, step, n_bins, with_missing, n_rows, tree, scratch):
         boundary[n] = b
         hess_left[n] = h
         grad_left[n] = g
-        is_new = counts[b] != 0 if every == 1 else b % every == 0 or b == n_bins
+        if every > 1 and (b - 1) % every == 0:
+            is_heavy = counts[b:][:every].sum() >= heavy_from(n_rows)
+        is_new = counts[b] != 0 if every == 1 else is_heavy or b % every == 0 or b == n_bins
         n += is_new & (count >= least) & (count <= most)
     return n
 
