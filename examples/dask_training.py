@@ -22,4 +22,4 @@ if __name__ == "__main__":  # worker processes import this file, and must not st
         print(f"AUC {classifier.evals_result_['valid_0']['auc'][-1]:.3f}\n\n{classifier.traffic_}\n")
         # Predictions of Dask collections stay lazy; the estimator itself is an ordinary one, here in this process.
         right = classifier.predict(X_test) == y_test
-        print(f"{right.sum().compute()} of {len(y_test)} rows predicted right, the first one: {right[0].compute()}")
+        print(f"{right.mean().compute():.1%} of the test rows are predicted right")

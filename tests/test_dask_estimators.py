@@ -37,6 +37,7 @@ from pvtree import (
 )
 from pvtree.comm import Solo
 from pvtree.errors import CommunicationError, InvalidDataError, InvalidParameterError, InvalidTypeError
+from pvtree.estimators import on_dask
 from pvtree.skew import SkewWarning
 
 PRELOADED += ["dask.array", "dask.dataframe", "pvtree.ensemble", "pvtree.estimators.on_dask"]
@@ -200,7 +201,8 @@ def test_early_stopping(client):
     assert list(fitted.evals_result_) == ["training", "valid_1", "valid_2"]
 
 
-def test_training_goes_on_from_an_earlier_model(client):
+def test_training_goes_on_from_an_earlier_model(client, monkeypatch):
+    monkeypatch.setattr(on_dask, "LARGE_BYTES", 0)  # as large models do, it travels apart from the tasks
     X, y = numbers()
     first = GBDTRegressor(**SMALL).fit(X, y)
     whole = GBDTRegressor(**SMALL).fit(X, y, init_model=first)
@@ -219,6 +221,17 @@ def test_two_fits_at_once(client):
     with ThreadPoolExecutor(2) as pool:
         for fitted, whole in zip(pool.map(fit, targets), wholes, strict=True):
             same(fitted, whole)
+
+
+def test_a_task_may_train(client):
+    """It must not hold the only thread of a worker that its own training needs."""
+
+    def fit(X, y):
+        model = GBDTRegressor(tree_learner="data", **SMALL)
+        return model.fit(da.from_array(X, chunks=(50, -1)), da.from_array(y, chunks=50)).model_.to_json()
+
+    X, y = numbers()
+    assert client.submit(fit, X, y, pure=False).result(60) == GBDTRegressor(**SMALL).fit(X, y).model_.to_json()
 
 
 def test_a_generator_moves_on_as_in_memory(client):

@@ -32,6 +32,15 @@ def cases():
     return make_cases()
 
 
+@pytest.fixture(autouse=True, scope="module")
+def kernels():
+    """Compiled once, so that the ranks find them ready."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for case in cases().values():
+            case.fit(options={"n_workers": 2})
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """What five ranks made, of which the first one and two were on their own before."""

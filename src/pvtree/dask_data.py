@@ -25,7 +25,10 @@ NOT_BY_ROW = "group"  # a partition of it holds the sizes of the queries in X's 
 def is_collection(X: Any) -> bool:
     """Whether it is Dask's. Asks the object, so that Dask is not imported for those who do not use it."""
     graph = getattr(X, "__dask_graph__", None)
-    return callable(graph) and not isinstance(X, type) and graph() is not None
+    if not callable(graph) or isinstance(X, type):
+        return False
+    # The graph itself is made only where there may be none, because that of a large DataFrame takes long to make.
+    return hasattr(type(X), "npartitions") or graph() is not None
 
 
 def get_client(client: Any = None) -> distributed.Client:

@@ -280,6 +280,17 @@ def test_a_worker_that_does_not_join_is_named():
     assert run(lambda comm: comm.size, 3) == [3, 3, 3]
 
 
+def test_a_call_of_the_roll_is_not_heard_at_the_next_start():
+    given, rank = RANKS.first[2], RANKS.world.rank
+    if rank < 2:
+        tag = mpi.roll_tag(given)  # of a start that failed
+        if rank == 0:
+            given.Send([bytearray(1), mpi.load_mpi().BYTE], 1, tag)
+    assert run(lambda comm: comm.size, 2) == [2, 2]
+    if rank == 1:
+        given.Recv([bytearray(1), mpi.load_mpi().BYTE], 0, tag)
+
+
 def test_workers_know_how_many_share_their_machine(monkeypatch):
     rank = RANKS.world.rank
     monkeypatch.setattr(mpi.load_mpi(), "Get_processor_name", lambda: "east" if rank in (0, 3) else "west")
@@ -316,6 +327,7 @@ class EndAtFirstFailure:
         if report.failed:
             sys.stderr.write(f"rank {RANKS.world.rank}, {report.nodeid}:\n{report.longreprtext}\n")
             sys.stderr.flush()
+            time.sleep(mpi.OUTPUT_SECONDS)
             RANKS.world.Abort(1)
 
     pytest_collectreport = pytest_runtest_logreport

@@ -98,10 +98,10 @@ def test_trainings_killed_at_random_moments_go_on_from_their_checkpoint(tmp_path
     def on_threads(learner, n_workers, checkpoint=None):
         return local.run(lambda comm: train_model("binary", learner, comm, N_TREES, checkpoint), n_workers)[0]
 
+    whole = {"data": on_threads("data", 1), "voting": on_threads("voting", n_ranks)}
+    assert whole["voting"] != whole["data"] == on_threads("data", n_ranks)  # and the kernels are compiled
     assert run_to_end(n_ranks, "trainings", "training", tmp_path, "+".join(learners), timeout=60)[0] == 0
-    whole = {learner: (tmp_path / f"{learner}-3.json").read_text() for learner in learners}
-    assert whole == {"data": on_threads("data", 1), "voting": on_threads("voting", n_ranks)}
-    assert whole["voting"] != whole["data"]
+    assert whole == {learner: (tmp_path / f"{learner}-3.json").read_text() for learner in learners}
     # Exchanges of a training are numbered from 2 on: 0 is before the ranks meet, 1 when they meet.
     ends = {learner: 2 + int((tmp_path / f"{learner} exchanges").read_text()) for learner in learners}
     n_trees = []

@@ -207,7 +207,7 @@ def best_split_of(
 def is_looked_at(b: int, histogram: Histogram, n_bins: int, rules: Rules) -> bool:
     """Whether a boundary that is looked at lies after bin ``b`` and before the next one that has rows.
 
-    That is the last of each group of bins, and all of a group that has more than 1/32 of the rows.
+    That is the last of each group of bins, and all of a group that has more than 1/8 of the rows.
     """
     every = max(1, math.ceil(n_bins / rules.most_boundaries))
     n_rows = sum(sums[0] for sums in histogram.values())
@@ -215,7 +215,7 @@ def is_looked_at(b: int, histogram: Histogram, n_bins: int, rules: Rules) -> boo
     def is_heavy(end: int) -> bool:
         first = (end - 1) // every * every + 1
         in_group = sum(sums[0] for other, sums in histogram.items() if first <= other < first + every)
-        return 32 * in_group > n_rows
+        return 8 * in_group > n_rows
 
     following = next((other for other in histogram if other > b), n_bins + 1)
     return any(end % every == 0 or end == n_bins or is_heavy(end) for end in range(b, following))

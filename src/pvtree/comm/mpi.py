@@ -49,7 +49,7 @@ Result = TypeVar("Result")
 NOTE_HEAD = Struct("<qi?")
 SHORT_BYTES = 4096  # data that travels inside the note, so that one message is enough
 NOTE_TAG, DATA_TAG = 1, 2
-ROLL_TAG = 31_415  # on the user's own communicator, where only the start needs it
+ROLL_TAG = 31_415  # and 999 more, on the user's own communicator; MPI has tags up to 32,767 at least
 START = Call("the start", "")
 # Longer data travels in pieces: MPI before version 4 counts to 2^31, and each piece that comes shows that all is well.
 PIECE_BYTES = 1 << 24
@@ -62,6 +62,7 @@ ROLL_SECONDS = 0.3  # for those who wait at the start to say so, when somebody d
 
 # Messages given up half-way. MPI may still read or write their memory, so it must not be given back.
 UNFINISHED: list[list[MPI.Request]] = []
+KEYS: list[int] = []  # where a communicator keeps its number of starts
 
 
 def run(
@@ -134,9 +135,9 @@ class MPICommunicator(PairwiseCommunicator):
         Who has waited for too long calls the roll, on the given communicator as there is no other yet. Whoever is
         there and hears it gives up as well, and calls it too.
         """
-        began, present = monotonic(), set()
+        began, present, tag = monotonic(), set(), roll_tag(given)
         self._line, joined = given.Idup()
-        rolls = [given.Irecv([bytearray(1), self._mpi.BYTE], other, ROLL_TAG) for other in self._others]
+        rolls = [given.Irecv([bytearray(1), self._mpi.BYTE], other, tag) for other in self._others]
 
         def on_done(index: int) -> None:
             if joined == self._mpi.REQUEST_NULL:  # all are here: nobody will call
@@ -149,7 +150,7 @@ class MPICommunicator(PairwiseCommunicator):
 
         def overdue() -> WorkerTimeoutError:
             seconds = min(self.timeout, round(monotonic() - began, 1))
-            calls = [given.Isend([bytearray(1), self._mpi.BYTE], other, ROLL_TAG) for other in self._others]
+            calls = [given.Isend([bytearray(1), self._mpi.BYTE], other, tag) for other in self._others]
             UNFINISHED.append([joined, *rolls, *calls])
             with suppress(TimeoutError, BrokenRequests):
                 wait_politely(self._mpi, rolls, ROLL_SECONDS, lambda i: present.add(self._others[i]), TimeoutError)
@@ -311,6 +312,15 @@ def wait_politely(
             yield_core()
         else:
             sleep(min(LONGEST_PAUSE, (now - since) / 8))
+
+
+def roll_tag(given: MPI.Intracomm) -> int:
+    """Another one for each start on the same communicator, so that nobody hears a call of the start before."""
+    if not KEYS:  # plain numbers: MPI must not call Python when it forgets them, after Python's end
+        KEYS.append(load_mpi().Comm.Create_keyval(nopython=True))
+    n_before = given.Get_attr(KEYS[0]) or 0
+    given.Set_attr(KEYS[0], n_before + 1)
+    return ROLL_TAG + n_before % 1000
 
 
 def yield_core() -> None:

@@ -75,11 +75,11 @@ def fit_on_dask(estimator: Fitting, given: Given, request: Request) -> Fitted:
     engine.check(client, [client.scheduler.address], request.timeout)  # before anything is computed
     sets = given_sets(request.evaluation, given)
     by_column = [columns_of(each) for each in (given, *sets.values())]
+    order: Any = packed(estimator, request, sets, by_column)
     with engine.outside_the_pool():
         held = spread(client, by_column)
     if len(held) > 1 and estimator.n_workers > 1:
         warn_user(f"n_workers does nothing on a Dask cluster, where {len(held)} workers hold rows; leave it out.")
-    order: Any = packed(estimator, request, sets, by_column)
     if len(order) > LARGE_BYTES:
         order = client.scatter(order, workers=list(held), broadcast=True, hash=False)
     answers = engine.run(

@@ -136,7 +136,7 @@ def _open(given: Given, comm: Communicator) -> Opened:
 
 def _open_queries(given: Given, n_rows: int, blocks: Sequence[tuple[int, int]]) -> list[targets.QueryRuns] | None:
     """Ids may go on from one block to the next, sizes may not."""
-    if given.qid is None or len(blocks) == 1:
+    if given.qid is None or given.group is not None or len(blocks) == 1:
         queries = targets.read_queries(given.group, given.qid, n_rows, given.prefix)
         return None if queries is None else [queries]
     qid = np.asarray(given.qid)

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from pvtree.dtypes import BLOCK, COUNT_BITS, ONE, ZERO
+from pvtree.dtypes import BLOCK, COUNT_BITS, NONE, ONE, ZERO
 from pvtree.kernels.intrinsics import float64_at, int64_at
 from pvtree.kernels.jit import njit
 from pvtree.kernels.split import boundary_step, heavy_from
@@ -21,37 +21,65 @@ _COUNT_MASK = (1 << COUNT_BITS) - 1
 
 
 @njit
+def collect_groups(bins, every, is_heavy_from, sum_so_far, own):
+    """Sums up to the last bin of each group, own[i * BLOCK]; their number, or -1 if a group is heavy.
+
+    A loop without branches, for most features of most nodes: several times as fast as one that looks into groups.
+    """
+    n_full = len(bins) // every
+    is_heavy = False
+    if every == 4:  # spelt out: features with more than 192 bins
+        for i in range(n_full):
+            group = (bins[4 * i] + bins[4 * i + 1]) + (bins[4 * i + 2] + bins[4 * i + 3])
+            is_heavy |= (group & _COUNT_MASK) >= is_heavy_from
+            sum_so_far += group
+            own[i * BLOCK] = sum_so_far
+    else:
+        for i in range(n_full):
+            group = ZERO
+            for j in range(every * i, every * (i + 1)):
+                group += bins[j]
+            is_heavy |= (group & _COUNT_MASK) >= is_heavy_from
+            sum_so_far += group
+            own[i * BLOCK] = sum_so_far
+    if n_full * every < len(bins):
+        group = ZERO
+        for j in range(n_full * every, len(bins)):
+            group += bins[j]
+        is_heavy |= (group & _COUNT_MASK) >= is_heavy_from
+        own[n_full * BLOCK] = sum_so_far + group
+        n_full += 1
+    return NONE if is_heavy else np.int64(n_full)
+
+
+@njit
 def collect_lane(bins, every, is_heavy_from, b, sum_so_far, own):
     """Sums of bins up to the next boundaries, from bin ``b`` on: own[i * BLOCK] is the i-th, of at most CHUNK.
 
     Returns (the number of boundaries, the next bin, the sum before it).
     """
-    i = ZERO
     if every == 1:
         some = bins[b:][:CHUNK]
         for i in range(len(some)):
             sum_so_far += some[i]
             own[i * BLOCK] = sum_so_far
         return np.int64(len(some)), b + len(some), sum_so_far
-    while i + every <= CHUNK and b < len(bins):
-        end = min(b + every, len(bins))
-        if end - b == 4:  # spelt out, as it is the common case: features with more than 192 bins
-            group = (bins[b] + bins[b + 1]) + (bins[b + 2] + bins[b + 3])
-        else:
-            group = ZERO
-            for j in range(b, end):
-                group += bins[j]
-        if (group & _COUNT_MASK) >= is_heavy_from:
-            for j in range(b, end - 1):
-                own[i * BLOCK] = sum_so_far + bins[j]
-                group -= bins[j]
-                sum_so_far += bins[j]
-                i += ONE
-        sum_so_far += group
-        own[i * BLOCK] = sum_so_far
-        i += ONE
+    if b == 0 and len(bins) <= every * CHUNK:
+        n = collect_groups(bins, every, is_heavy_from, sum_so_far, own)
+        if n >= 0:
+            return n, np.int64(len(bins)), own[(n - 1) * BLOCK]
+    n = ZERO
+    while n + every <= CHUNK and b < len(bins):
+        end, n_rows = min(b + every, len(bins)), ZERO
+        for j in range(b, end):
+            n_rows += bins[j] & _COUNT_MASK
+        for j in range(b, end):
+            sum_so_far += bins[j]
+            if n_rows >= is_heavy_from or j == end - 1:
+                own[n * BLOCK] = sum_so_far
+                n += ONE
         b = end
-    return i, b, sum_so_far
+    return n, b, sum_so_far
 
 
 @njit
