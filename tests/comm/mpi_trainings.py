@@ -5,6 +5,7 @@ Many ranks start this file, so it imports little.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -15,6 +16,7 @@ from threading import Timer
 from typing import Any
 
 if __name__ == "__main__":
+    gc.disable()  # a tenth of the time that a rank takes to start
     sys.modules["scipy"] = None  # numba would import it, to no purpose, in a fifth of a second
 
 import numpy as np

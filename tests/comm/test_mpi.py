@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from types import SimpleNamespace
 
@@ -86,55 +87,58 @@ def test_a_rank_killed_among_long_messages_ends_all_others(seed, tmp_path):
     assert re.search(r"(?i)signal 9|killed", outputs(tmp_path))
 
 
+def train_on_threads(learner, n_workers, checkpoint=None):
+    return local.run(lambda comm: train_model("binary", learner, comm, N_TREES, checkpoint), n_workers)[0]
+
+
+def killed_training(folder, learner, victim, exchange, seconds, n_after):
+    """Number of trees in the checkpoint of a training in which a rank was killed, and the model of the next one.
+
+    That goes on with ``n_after`` ranks, or on threads with the least number that must give the same model.
+    """
+    n_ranks = 4
+    folder.mkdir()
+    with started(n_ranks, "trainings", "training", folder, learner, victim, exchange, seconds) as process:
+        wait_until(lambda: (folder / "dying").exists() or process.poll() is not None, 60, "nobody dies")
+        assert wait_for_all_to_end(process, folder) != 0
+    printed = outputs(folder)
+    assert (folder / "dying").exists(), printed
+    assert "Traceback" not in printed
+    if exchange > 0:  # before that there is nothing of pvtree in the process
+        named = r"^Worker (\d) of 4, process (\d+) on \S+, was killed or has crashed;"
+        pid = (folder / f"{victim}.pid").read_text()
+        assert re.findall(named, printed, re.MULTILINE) == [(str(victim), pid)], printed
+    checkpoint = folder / f"{learner} checkpoint"
+    saved = Checkpoint(checkpoint).load()
+    n_trees = 0 if saved is None else saved.model.n_iterations
+    if not n_after:
+        return n_trees, train_on_threads(learner, 1 if learner == "data" else n_ranks, checkpoint)
+    assert run_to_end(n_after, "trainings", "training", folder, learner, timeout=60)[0] == 0, outputs(folder)
+    return n_trees, (folder / f"{learner}-{n_after - 1}.json").read_text()
+
+
 @pytest.mark.filterwarnings("ignore::pvtree.skew.SkewWarning")
 def test_trainings_killed_at_random_moments_go_on_from_their_checkpoint(tmp_path):
-    """All others end, the lost rank can be read, and the model is that of an uninterrupted training.
-
-    Learners take turns; "data" goes on alone, voting on virtual workers with the same rows, the last two on ranks.
-    """
-    n_ranks, n_kills, learners = 4, 20, ("data", "voting")
-    moment = random.Random(2016)
-
-    def on_threads(learner, n_workers, checkpoint=None):
-        return local.run(lambda comm: train_model("binary", learner, comm, N_TREES, checkpoint), n_workers)[0]
-
-    whole = {"data": on_threads("data", 1), "voting": on_threads("voting", n_ranks)}
-    assert whole["voting"] != whole["data"] == on_threads("data", n_ranks)  # and the kernels are compiled
-    assert run_to_end(n_ranks, "trainings", "training", tmp_path, "+".join(learners), timeout=60)[0] == 0
+    """All others end, the lost rank can be read, and the model is that of an uninterrupted training."""
+    n_kills, learners = 20, ("data", "voting")
+    whole = {"data": train_on_threads("data", 1), "voting": train_on_threads("voting", 4)}
+    assert whole["voting"] != whole["data"] == train_on_threads("data", 4)  # and the kernels are compiled
+    assert run_to_end(4, "trainings", "training", tmp_path, "+".join(learners), timeout=60)[0] == 0
     assert whole == {learner: (tmp_path / f"{learner}-3.json").read_text() for learner in learners}
     # Exchanges of a training are numbered from 2 on: 0 is before the ranks meet, 1 when they meet.
     ends = {learner: 2 + int((tmp_path / f"{learner} exchanges").read_text()) for learner in learners}
-    n_trees = []
-    for kill in range(n_kills):
-        learner = learners[kill % 2]
-        folder = tmp_path / str(kill)
-        folder.mkdir()
-        exchange = {0: 0, 1: 1, n_kills - 1: ends[learner]}.get(kill, moment.randrange(2, ends[learner]))
-        victim, seconds = moment.randrange(n_ranks), moment.choice([0, 0.005 * moment.random()])
-        with started(n_ranks, "trainings", "training", folder, learner, victim, exchange, seconds) as process:
-            wait_until(
-                lambda folder=folder: (folder / "dying").exists() or process.poll() is not None, 60, "nobody dies"
-            )
-            assert wait_for_all_to_end(process, folder) != 0
-        printed = outputs(folder)
-        assert (folder / "dying").exists(), printed
-        assert "Traceback" not in printed
-        if exchange > 0:  # before that there is nothing of pvtree in the process
-            named = re.findall(
-                r"^Worker (\d) of 4, process (\d+) on \S+, was killed or has crashed;", printed, re.MULTILINE
-            )
-            assert named == [(str(victim), (folder / f"{victim}.pid").read_text())], printed
-        checkpoint = folder / f"{learner} checkpoint"
-        saved = Checkpoint(checkpoint).load()
-        n_trees.append(0 if saved is None else saved.model.n_iterations)
-        if kill >= n_kills - 2:
-            n_after = {"data": 3, "voting": n_ranks}[learner]
-            assert run_to_end(n_after, "trainings", "training", folder, learner, timeout=60)[0] == 0, outputs(folder)
-            model = (folder / f"{learner}-{n_after - 1}.json").read_text()
-        else:
-            model = on_threads(learner, 1 if learner == "data" else n_ranks, checkpoint)
-        assert model == whole[learner]
-    assert set(n_trees) >= {0, 3, 6, 9}  # the moments were spread over the training
+    moment, results = random.Random(2016), []
+    with ThreadPoolExecutor(2) as pool:  # mpiexec leaves much of the time unused when it starts and ends a job
+        for kill in range(n_kills):
+            learner = learners[kill % 2]
+            exchange = {0: 0, 1: 1, n_kills - 1: ends[learner]}.get(kill, moment.randrange(2, ends[learner]))
+            victim, seconds = moment.randrange(4), moment.choice([0, 0.005 * moment.random()])
+            n_after = {n_kills - 2: 3, n_kills - 1: 4}.get(kill)  # of "data", and of "voting"
+            given = (tmp_path / str(kill), learner, victim, exchange, seconds, n_after)
+            results.append((learner, pool.submit(killed_training, *given)))
+    for learner, result in results:
+        assert result.result()[1] == whole[learner]
+    assert {result.result()[0] for _, result in results} >= {0, 3, 6, 9}  # the moments were spread over the training
 
 
 def test_a_stopped_rank_is_named_and_ends_all(tmp_path):
