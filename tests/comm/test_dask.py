@@ -45,13 +45,15 @@ def barrier(comm):
     comm.allgather(np.zeros(1), "bins")
 
 
-def exchange_for(seconds):
-    """Messages short and long, until somebody is killed."""
+def exchange_for(seconds, begun=None):
+    """Messages short and long, until somebody is killed; the file ``begun`` appears when all take part."""
 
     def work(comm):
         long = np.zeros(300_000, np.uint8)
         deadline = time.monotonic() + seconds
         while comm.allreduce(np.array([time.monotonic()]), "rows", "min")[0] < deadline:
+            if begun is not None:
+                begun.touch()
             for length in (10, 1000, len(long)):
                 comm.alltoall([long[:length]] * comm.size, "histograms")
         return comm.rank
@@ -359,14 +361,28 @@ def workers(cluster):
 
 
 @contextmanager
-def signalling(number, pids, seconds):
-    """Send a signal to these processes after so many seconds."""
-    timer = threading.Timer(seconds, lambda: [os.kill(pid, number) for pid in pids])
-    timer.start()
+def signalling(number, pids, seconds, begun=None):
+    """Send a signal to these processes after so many seconds, or so many after the file ``begun`` has appeared.
+
+    Gives a list that then holds the moment.
+    """
+    sent = []
+
+    def send():
+        deadline = time.monotonic() + 60
+        while begun is not None and not begun.exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(seconds)
+        sent.append(time.monotonic())
+        for pid in pids:
+            os.kill(pid, number)
+
+    thread = threading.Thread(target=send)
+    thread.start()
     try:
-        yield
+        yield sent
     finally:
-        timer.join()
+        thread.join()
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -389,43 +405,45 @@ def test_a_killed_worker_ends_all_others(client, workers, seed):
 def test_the_others_find_out_by_themselves(client, workers, tmp_path):
     """Each survivor names the lost worker, without being told by the client."""
 
+    begun = tmp_path / "begun"
+
     def work(comm):
         try:
-            exchange_for(30)(comm)
+            exchange_for(60, begun)(comm)
         except PeerFailedError as error:
-            (tmp_path / str(comm.rank)).write_text(str(error))
+            (tmp_path / f"{comm.rank}.txt").write_text(str(error))
             raise
 
     addresses = list(workers)
-    with signalling(signal.SIGKILL, [workers[addresses[1]]], 0.5), pytest.raises(PeerFailedError):
+    with signalling(signal.SIGKILL, [workers[addresses[1]]], 0.1, begun), pytest.raises(PeerFailedError):
         run(client, work, addresses)
-    texts = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    texts = {path.stem: path.read_text() for path in tmp_path.glob("*.txt")}
     assert set(texts) == {"0", "2"}
     assert any("lost its line to worker 1 of 3 at all" in text and addresses[1] in text for text in texts.values())
 
 
-def test_the_client_ends_when_all_workers_are_killed(client, workers):
-    start = time.monotonic()
+def test_the_client_ends_when_all_workers_are_killed(client, workers, tmp_path):
+    begun = tmp_path / "begun"
     with (
-        signalling(signal.SIGKILL, workers.values(), 0.3),
+        signalling(signal.SIGKILL, workers.values(), 0.1, begun) as sent,
         pytest.raises(PeerFailedError, match=r"lost worker 0 \(tcp.*\), worker 1 \(tcp.*\), worker 2 \(tcp.*\) of 3"),
     ):
-        run(client, exchange_for(30), list(workers))
-    assert time.monotonic() - start < ENDS_WITHIN
+        run(client, exchange_for(60, begun), list(workers))
+    assert time.monotonic() - sent[0] < ENDS_WITHIN
 
 
-def test_a_stopped_worker_is_named(client, workers):
+def test_a_stopped_worker_is_named(client, workers, tmp_path):
     addresses = list(workers)
     stopped = workers[addresses[2]]
-    start = time.monotonic()
+    begun = tmp_path / "begun"
     try:
         with (
-            signalling(signal.SIGSTOP, [stopped], 0.3),
+            signalling(signal.SIGSTOP, [stopped], 0.1, begun) as sent,
             pytest.raises(WorkerTimeoutError, match=r"waited 2 s for worker 2 of 3 at .*worker 2 is tcp") as caught,
         ):
-            run(client, exchange_for(30), addresses, timeout=2.0)
+            run(client, exchange_for(60, begun), addresses, timeout=2.0)
         assert addresses[2] in str(caught.value)
-        assert time.monotonic() - start < 2 + ENDS_WITHIN
+        assert time.monotonic() - sent[0] < 2 + ENDS_WITHIN
         assert run(client, lambda comm: comm.rank, addresses[:2]) == [0, 1]
     finally:
         os.kill(stopped, signal.SIGCONT)
