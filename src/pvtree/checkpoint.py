@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from pvtree.agreement import all_or_none
+from pvtree.atomic_file import write_at_once
 from pvtree.callbacks import EvalResult
 from pvtree.errors import InvalidParameterError, InvalidTypeError, ModelFileError
 from pvtree.fingerprint import PARTS, Fingerprint, differences, fingerprint
@@ -68,7 +69,7 @@ class Checkpoint:
     def save(self, model: Model, history: Sequence[Sequence[EvalResult]], fingerprint: Fingerprint) -> None:
         """Replace the file in one step: a crash leaves the old one or the new one, never a half."""
         try:
-            write_at_once(self.path, dump(model, history, fingerprint))
+            write_at_once(self.path, dump(model, history, fingerprint), self.path + PARTIAL)
         except OSError as error:
             raise ModelFileError(
                 f"Cannot write the checkpoint {self.path!r} ({error.strerror}), the one before it is still good; make "
@@ -137,30 +138,6 @@ class Checkpoint:
                 "way; voting goes on, but its model will not be that of an uninterrupted training.",
                 stacklevel=2,
             )
-
-
-def write_at_once(path: str, data: bytes) -> None:
-    """The data is on the disk before the name points to it, and the name before this returns."""
-    partial = path + PARTIAL
-    try:
-        with open(partial, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(partial)
-        raise
-    if os.name != "nt":  # Windows cannot open folders
-        folder = os.open(os.path.dirname(path), os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        except OSError as error:
-            if error.errno != errno.EINVAL:  # some network file systems cannot do this either
-                raise
-        finally:
-            os.close(folder)
 
 
 # The file: one JSON object on three lines, so that each part is found and checked without reading it all twice.

@@ -3,7 +3,6 @@ Nothing read from a file is trusted unchecked, because kernels follow its indice
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -12,6 +11,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from pvtree.atomic_file import write_at_once
 from pvtree.errors import ModelFileError
 from pvtree.model import TREE_DTYPES, Model, Scalar, Tree
 
@@ -56,19 +56,9 @@ def dump(model: Model) -> str:
 def write(model: Model, path: str | os.PathLike[str]) -> None:
     """Replace the file at `path` in one step: a crash leaves the old file or the new one, not a half."""
     target = os.path.realpath(os.fspath(path))
-    temporary = f"{target}.{secrets.token_hex(8)}.tmp"
     data = dump(model).encode("ascii")
     try:
-        try:
-            with open(temporary, "xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
+        write_at_once(target, data, f"{target}.{secrets.token_hex(8)}.tmp")  # a name that no other process takes
     except OSError as error:
         raise ModelFileError(
             f"Cannot write model file {os.fspath(path)!r} ({error.strerror}); choose a folder "
