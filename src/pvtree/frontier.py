@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _NONE = np.empty(0, np.int64)
 # Ballots only rank features, so for them a feature of many bins is tried at about this many boundaries. What is merged,
-# and where a node is split, is full-grained (docs/adr/0012-coarse-ballots.md).
+# and where a node is split, is full-grained (docs/adr/0012-coarse-ballots.md). Not below 4: see lanes.CHUNK.
 BALLOT_BOUNDARIES = 64
 
 

@@ -15,7 +15,8 @@ from pvtree.kernels.intrinsics import float64_at, int64_at
 from pvtree.kernels.jit import njit
 from pvtree.kernels.split import boundary_step, heavy_from
 
-# Boundaries of 16 lanes that are looked at together: sums and scores of these stay in the first-level cache.
+# Boundaries of 16 lanes that are looked at together: sums and scores of these stay in the first-level cache. A group of
+# bins that ballots may look into must not have more.
 CHUNK = np.int64(64)
 _COUNT_MASK = (1 << COUNT_BITS) - 1
 
