@@ -99,6 +99,7 @@ Try next:
   .venv/bin/python examples/regression.py        early stopping on data that is not trained on
   .venv/bin/python examples/ranking.py           LambdaMART over query groups
   .venv/bin/python examples/workers.py           PV-Tree on virtual machines, with every byte counted
+  docs/clusters.md                               the same on MPI and Dask
   make bench                                     a million rows against LightGBM, XGBoost, scikit-learn
 """
 

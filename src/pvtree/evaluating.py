@@ -83,7 +83,7 @@ class Evaluator:
 
     def _add(self, trees: Sequence[Tree]) -> None:
         """Tree after tree, which gives the same bits as adding them in one call or in many."""
-        if trees:
+        if trees and self.sets:
             predictor = Predictor(trees)
             for each, scores in zip(self.sets, self.scores, strict=True):
                 predictor.add_outputs(each.X, scores, 0, len(trees), self.team)
