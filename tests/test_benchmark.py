@@ -100,7 +100,6 @@ def test_a_measurement_of_pvtree_is_complete(folder):
     for column in tables.COLUMNS:
         # Memory that warming up has left behind may be enough for so little data.
         assert figures[column.field] > 0 or column is tables.MEMORY, column
-    assert figures["fit_seconds"] > figures["binning_seconds"] + 3 * figures["tree_seconds"] * 0.99
     assert (0.7 if task.kind == "binary" else 0.2) < figures["metric"] < 1.0
 
 
