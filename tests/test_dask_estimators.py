@@ -28,6 +28,7 @@ from dask_functions import PRELOADED, addresses_of, open_cluster, wait_until
 from distributed import wait
 from sklearn.exceptions import DataConversionWarning
 
+from city_table import city_table
 from pvtree import (
     DecisionTreeClassifier,
     GBDTClassifier,
@@ -68,13 +69,7 @@ def client(cluster):
 
 
 def table():
-    """A column with gaps, and categories of which most partitions know only one."""
-    rng = np.random.default_rng(3)
-    frame = pd.DataFrame(rng.normal(size=(N_ROWS, 4)), columns=list("abcd"))
-    frame["b"] = frame["b"].where(rng.random(N_ROWS) < 0.7)
-    frame["city"] = pd.Categorical(np.sort(rng.choice(["Bonn", "Ulm", "Trier", "Jena"], N_ROWS)))
-    signal = frame["a"] + frame["b"].fillna(1) + (frame["city"] == "Ulm") + rng.normal(size=N_ROWS) / 3
-    return frame, signal.to_numpy()
+    return city_table(N_ROWS)
 
 
 def numbers():

@@ -140,20 +140,24 @@ def spread_columns(part: Part, comm: Communicator) -> Part:
     first, stop = bounds[comm.rank : comm.rank + 2]
     # Column after column, as memory that is never touched, that of the other workers' columns, is never taken.
     X = np.empty((_ids(part).n_all, n_features), matrix.dtype, order="F")
-    numbers = comm.allgather(_ids(part).numbers(), "rows")
+    numbers = all_numbers(part, comm)
     for its_numbers, rows in zip(numbers, comm.alltoall(to_each, "rows"), strict=True):
         X[its_numbers, first:stop] = rows.reshape(len(its_numbers), stop - first)
-    y = in_order(part.y, part, comm)
-    weight = None if part.weight is None else in_order(part.weight, part, comm)
+    y = in_order(part.y, numbers, comm)
+    weight = None if part.weight is None else in_order(part.weight, numbers, comm)
     return Part(X, y, weight, _all_queries(part, comm), features=(first, stop), before_spread=part)
 
 
-def in_order(values: np.ndarray, part: Part, comm: Communicator) -> np.ndarray:
+def all_numbers(part: Part, comm: Communicator) -> list[np.ndarray]:
+    """Of each worker: where its rows stand in the whole data."""
+    return comm.allgather(_ids(part).numbers(), "rows")
+
+
+def in_order(values: np.ndarray, numbers: list[np.ndarray], comm: Communicator) -> np.ndarray:
     """The values of all workers' rows, in the order of the whole data."""
-    numbers = np.concatenate(comm.allgather(_ids(part).numbers(), "rows"))
     gathered = np.concatenate(comm.allgather(np.ascontiguousarray(values, np.float64), "rows"))
     ordered = np.empty_like(gathered)
-    ordered[numbers] = gathered
+    ordered[np.concatenate(numbers)] = gathered
     return ordered
 
 

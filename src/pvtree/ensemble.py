@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -11,12 +10,22 @@ from typing import Any
 
 import numpy as np
 
+from pvtree.agreement import tell
 from pvtree.boosting import Booster
 from pvtree.callbacks import EarlyStopException, EvalResult
 from pvtree.checkpoint import Checkpoint, fingerprint
 from pvtree.comm import Communicator, Solo, TrafficReport, local
 from pvtree.comm.traffic import report
-from pvtree.dataset import Part, Shard, in_order, make_shard, split_by_columns, split_by_rows, spread_columns
+from pvtree.dataset import (
+    Part,
+    Shard,
+    all_numbers,
+    in_order,
+    make_shard,
+    split_by_columns,
+    split_by_rows,
+    spread_columns,
+)
 from pvtree.evaluating import EvalSet, Evaluator
 from pvtree.find_split import Votes
 from pvtree.forest import Planter, plant_forest
@@ -180,16 +189,15 @@ def train_worker(
         if params.tree_learner == "voting" and comm.size > 1:
             warn_if_skewed(shard, params, comm, job.feature_names)
         binned = time.perf_counter()
+        evaluator = Evaluator(job, eval_sets, metrics, comm)
         saved, mark = None, {}
         if checkpoint is not None:
-            evaluated = [f"{each.name} {getattr(metric, 'name', 'custom')}" for each in eval_sets for metric in metrics]
-            mark = fingerprint(params, shard, comm, job.init_model, evaluated)
+            mark = fingerprint(params, shard, comm, job.init_model, evaluator.asked)
             saved = checkpoint.resume(mark, comm)
             saved = saved and saved.up_to(params.n_estimators)
         start = job.init_model if saved is None else saved.model
         start_scores = None if start is None else _start_scores(start, part, comm, team)
         iterations, n_outputs, init_score, maker = _iterations(shard, job, start, start_scores, worker)
-        evaluator = Evaluator(job, eval_sets, metrics, comm)
         evaluator.begin(n_outputs, init_score, team, start)
         trees = [] if start is None else list(start.trees)
         history: list[list[EvalResult]] = [] if saved is None else saved.history
@@ -216,7 +224,7 @@ def _start_scores(start: Model, part: Part, comm: Communicator, team: Team) -> n
     X = part.X if part.before_spread is None else part.before_spread.X
     n_threads = team.n_threads
     own = np.vstack([start.predict_raw(block, n_threads=n_threads) for block in as_source(X).blocks()])
-    return (own if part.before_spread is None else in_order(own, part.before_spread, comm)).T
+    return (own if part.before_spread is None else in_order(own, all_numbers(part.before_spread, comm), comm)).T
 
 
 def _iterations(
@@ -239,5 +247,5 @@ def _agree_to_stop(seen_enough: EarlyStopException | None, job: Job, comm: Commu
     if not job.is_watched:
         return None
     told = None if seen_enough is None else [seen_enough.best_iteration, seen_enough.best_score]
-    told = json.loads(comm.broadcast(np.frombuffer(json.dumps(told).encode(), np.uint8), "metrics").tobytes())
+    told = tell(told, comm, "metrics")
     return None if told is None else EarlyStopException(told[0], [EvalResult(*result) for result in told[1]])

@@ -92,9 +92,9 @@ def check_columns(X: Any, table: Any, columns: Columns, owner: str) -> None:
     )
 
 
-def read_like(X: Any, columns: Columns, owner: str, least_rows: int = 1) -> np.ndarray:
+def read_like(X: Any, columns: Columns, owner: str) -> np.ndarray:
     """The matrix of an X that must look like the one of fit: for prediction and evaluation."""
-    table = read_table(X, least_rows)
+    table = read_table(X)
     check_columns(X, table, columns, owner)
     return encode(table, columns)
 

@@ -4,7 +4,6 @@ order of the rows nor on who holds them. Names and conventions are LightGBM's.""
 from __future__ import annotations
 
 import difflib
-import json
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pvtree.agreement import tell
 from pvtree.auc import area_under_curve
 from pvtree.errors import InvalidParameterError
 from pvtree.fixed_point import Term, exact_means_of
@@ -58,7 +58,7 @@ class Metric:
         comm: Communicator | None = None,
     ) -> list[Evaluation]:
         """The value with its name, as custom metrics answer too."""
-        return self.named(self._value((y, scores, weight, group), comm))
+        return self.named(self(y, scores, weight, group, comm))
 
     def named(self, value: float) -> list[Evaluation]:
         return [(self.name, value, self.greater_is_better)]
@@ -117,10 +117,7 @@ class CustomMetric:
         if comm is None or comm.size == 1:
             return self._call(y, predicted, weight, group)
         rows = [None if each is None else _on_worker_0(each, comm) for each in (y, predicted, weight, group)]
-        answer = np.empty(0, np.uint8)
-        if comm.rank == 0:
-            answer = np.frombuffer(json.dumps(self._call(*rows)).encode(), np.uint8)
-        told = json.loads(comm.broadcast(answer, "metrics").tobytes())
+        told = tell(self._call(*rows) if comm.rank == 0 else None, comm, "metrics")
         return [(name, value, greater) for name, value, greater in told]
 
     def _call(self, *rows: MaybeArray) -> list[Evaluation]:

@@ -5,9 +5,9 @@ import warnings
 from itertools import pairwise
 
 import numpy as np
-import pandas as pd
 import pytest
 
+from city_table import city_table
 from pvtree import GBDTClassifier, GBDTRanker, GBDTRegressor, RandomForestClassifier
 from pvtree.comm import local
 from pvtree.errors import InvalidDataError, InvalidParameterError
@@ -19,12 +19,7 @@ SMALL = {"n_estimators": 4, "num_leaves": 7, "min_child_samples": 5, "max_bin": 
 
 
 def table():
-    rng = np.random.default_rng(3)
-    frame = pd.DataFrame(rng.normal(size=(N_ROWS, 4)), columns=list("abcd"))
-    frame["b"] = frame["b"].where(rng.random(N_ROWS) < 0.7)
-    frame["city"] = pd.Categorical(np.sort(rng.choice(["Bonn", "Ulm", "Trier", "Jena"], N_ROWS)))
-    signal = frame["a"] + frame["b"].fillna(1) + (frame["city"] == "Ulm") + rng.normal(size=N_ROWS) / 3
-    return frame, signal.to_numpy()
+    return city_table(N_ROWS)
 
 
 def pieces(values, cuts):

@@ -85,7 +85,7 @@ def open_rows(given: Given, comm: Communicator, drops_weightless: bool = False) 
     weight = agree_weights(opened.weight, opened.n_rows, comm, given.weight_name)
     if sum(share(opened.n_rows, comm)) == 0:
         raise InvalidDataError("X has 0 row(s) on all workers while a minimum of 1 is required; pass rows to train on.")
-    if weight is not None and drops_weightless and _any_worker(not weight.all(), comm):
+    if weight is not None and drops_weightless and any(share(bool((weight == 0).any()), comm)):
         # A row that weighs nothing is no row: it makes no bin, no class, and fills no leaf.
         keep = weight > 0
         ends = np.cumsum([length for _, length in opened.blocks])[:-1]
@@ -178,7 +178,3 @@ def _with_whole_queries(rows: Rows, opened: Opened, comm: Communicator) -> Rows:
         np.array([size for block in blocks for size in block.sizes], np.int64),
         ids,
     )
-
-
-def _any_worker(fact: bool, comm: Communicator) -> bool:
-    return any(share(bool(fact), comm))
