@@ -36,7 +36,7 @@ class Words(click.ParamType):
 
 
 TYPES = {"int": click.INT, "int | None": click.INT, "float": click.FLOAT, "str": click.STRING, "bool": click.BOOL}
-SPECIAL = {"max_features": Words(), "random_state": click.INT, "objective": click.STRING}
+SPECIAL = {"max_features": Words(), "top_k": Words(), "random_state": click.INT, "objective": click.STRING}
 # What a parameter takes on the command line, where that is less than in Python.
 TAKES = {
     "categorical_feature": "names or numbers of columns, with commas between them",

@@ -13,6 +13,7 @@ import numpy as np
 from pvtree.agreement import tell
 from pvtree.boosting import Booster
 from pvtree.callbacks import EarlyStopException, EvalResult
+from pvtree.certificates import Certificate
 from pvtree.checkpoint import Checkpoint, fingerprint
 from pvtree.comm import Communicator, Solo, TrafficReport, local
 from pvtree.comm.traffic import report
@@ -51,7 +52,8 @@ class TrainResult:
     best_score: dict[str, dict[str, float]]
     timings: dict[str, float]  # seconds of "binning" and of "training"
     traffic: TrafficReport
-    votes: list[Votes] | None  # by tree, of tree_learner="voting"
+    votes: list[Votes] | None  # by tree, where workers vote
+    certificates: list[Certificate] | None  # by tree, where splits are proven
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,7 @@ class Trained:
     timings: dict[str, float]
     traffic: TrafficReport
     votes: list[Votes] | None
+    certificates: list[Certificate] | None
 
 
 def train(
@@ -169,6 +172,7 @@ def _result(trained: Trained, job: Job, n_features: int) -> TrainResult:
         trained.timings,
         trained.traffic,
         trained.votes,
+        trained.certificates,
     )
 
 
@@ -216,7 +220,8 @@ def train_worker(
         maker.strategy.finish_training()
         traffic = report(comm, before_trees, len(trees) - n_before)
         timings = {"binning": binned - began, "training": time.perf_counter() - binned}
-    return Trained(trees, n_outputs, init_score, stop, history, timings, traffic, maker.strategy.votes)
+    of = maker.strategy
+    return Trained(trees, n_outputs, init_score, stop, history, timings, traffic, of.votes, of.certificates)
 
 
 def _start_scores(start: Model, part: Part, comm: Communicator, team: Team) -> np.ndarray:

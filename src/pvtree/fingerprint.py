@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 Fingerprint = dict[str, Any]  # plain values, as JSON gives them back
 
 # May change between two runs: they decide how fast the trees come and how many, not which.
-_FREE = {"n_threads", "verbosity", "n_workers", "n_estimators", "early_stopping_rounds", "packs_histograms"}
+_FREE = {"n_threads", "verbosity", "n_workers", "n_estimators", "early_stopping_rounds", "packs_histograms", "audit"}
 _OF_LEARNER = {"top_k": "voting", "election_size": "voting", "quantized_bins": "quantized"}
-_EXACT = {"serial", "data", "attribute"}  # make the same trees
+_EXACT = {"serial", "data", "attribute", "exact_voting"}  # make the same trees
 # What is said of a part that differs; those with {} show both values.
 PARTS = {
     "parameters": "",

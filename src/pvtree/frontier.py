@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pvtree.dtypes import ENTROPY
 from pvtree.find_split.merging import Elected
 from pvtree.find_split.post import Items
 from pvtree.find_split.splits import split_dtype
 from pvtree.kernels import frontier as kernels
+from pvtree.kernels.bounds import find_aims
 from pvtree.kernels.memory import FAMILY, WANT_BEST, WANT_GAINS, WANT_HISTOGRAMS
 from pvtree.kernels.merge import search_items
 from pvtree.partition import column_bounds
@@ -48,6 +50,9 @@ class Frontier:
         self.families = np.empty(2, FAMILY)
         self.local_sums = np.zeros((64, layout.n_fields), np.int64)
         self.gains = np.empty((0, 0))
+        # Of every feature where a proof is wanted: see kernels/bounds.py.
+        self.bounds = np.empty((2, 0, 0))  # (above or below, n_evaluated, n_features)
+        self.aims = np.empty((0, 0))  # (n_evaluated, classes; 1 where there are none)
         # Records of the rules for all rows and of those for this worker's alone.
         self.tree: Any = None
         self.local: Any = None
@@ -124,17 +129,21 @@ class Frontier:
 
     # FindBestSplit on what this worker has
 
-    def _evaluate(self, record: Any, n_families: int, wanted: np.int64) -> None:
+    def _evaluate(
+        self, record: Any, n_families: int, wanted: np.int64, bounds: tuple[np.ndarray, np.ndarray] | None = None
+    ) -> None:
         record["n_families"], record["wanted"] = n_families, wanted
         memory = self.memory
         self.team.for_blocks_with(
             memory.scratch, kernels.evaluate_items, memory.arrays["n_blocks"] * int(n_families), record, self.families,
-            memory.nodes, memory.best, min_block=1,
+            memory.nodes, memory.best, bounds, min_block=1,
         )  # fmt: skip
 
-    def _evaluate_families(self, record: Any, wanted: np.int64) -> None:
+    def _evaluate_families(
+        self, record: Any, wanted: np.int64, bounds: tuple[np.ndarray, np.ndarray] | None = None
+    ) -> None:
         n_families = kernels.plan_families(self.row_node, self.pairs, record, self.families, self.memory.nodes)
-        self._evaluate(record, n_families, wanted)
+        self._evaluate(record, n_families, wanted, bounds)
         kernels.free_parents(n_families, record, self.families, self.memory.nodes)
 
     def search_own_features(self) -> None:
@@ -144,8 +153,11 @@ class Frontier:
         self._evaluate_families(self.tree, WANT_BEST)
         kernels.take_best_groups(self.row_node, memory.n_groups, self.tree, memory.nodes, memory.best)
 
-    def local_gains(self) -> np.ndarray:
-        """float64 (n_rows, n_features): of the best split by this worker's own rows, -inf where there is none."""
+    def local_gains(self, with_bounds: bool = False) -> np.ndarray:
+        """float64 (n_rows, n_features): of the best split by this worker's own rows, -inf where there is none.
+
+        ``with_bounds`` also finds ``bounds`` of the gain that they could contribute to.
+        """
         memory = self.memory
         if len(self.local_sums) < len(memory.nodes) or len(self.gains) < memory.arrays["n_evaluated"]:
             self.local_sums = np.zeros((len(memory.nodes), memory.layout.n_fields), np.int64)
@@ -155,8 +167,17 @@ class Frontier:
         self.team.for_blocks(
             kernels.sum_locally, self.n_rows, self.row_node, self.tree, memory.nodes, self.local_sums, min_block=1
         )
-        self._evaluate_families(self.local, WANT_GAINS)
+        self._evaluate_families(self.local, WANT_GAINS, self._room_for_bounds() if with_bounds else None)
         return self.gains[: self.n_rows]
+
+    def _room_for_bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        layout = self.memory.layout
+        if self.bounds.shape[1:] != self.gains.shape:
+            self.bounds = np.empty((2, *self.gains.shape))
+            n_classes = layout.n_fields - layout.n_planes if self.rules.criterion == ENTROPY else 1
+            self.aims = np.empty((len(self.gains), n_classes))
+        find_aims(0, self.n_rows, self.row_node, self.tree, self.aims)
+        return self.bounds, self.aims
 
     def allowed_features(self) -> Elected:
         """All that every open node may use."""
@@ -243,6 +264,15 @@ class Frontier:
         is_split = np.empty(self.n_made, np.uint8)
         last = kernels.best_first(self.n_made, self.rules.max_leaves, self.memory.nodes, is_split)
         return is_split, last
+
+    def least_gain_split(self) -> float:
+        """What best-first growth over all nodes known so far gains least by a split, if it takes up the leaf budget.
+
+        A node of which no split gains as much will never be split, whatever comes to be known: until the budget is used
+        up there is always a better node to take. -inf as long as the budget is not used up.
+        """
+        is_split, last = self.best_first()
+        return float(self.memory.nodes["gain"][: self.n_made][is_split == 1].min()) if last >= 0 else -np.inf
 
     def make_children(self, parents: np.ndarray) -> None:
         memory = self.memory

@@ -48,9 +48,10 @@ class Params:
     verbosity: int = 1
     lambdarank_truncation_level: int = 30
     tree_learner: str = "serial"
-    top_k: int = 20
+    top_k: int | str = 20  # "auto" with exact voting
     election_size: float = 2.0
     quantized_bins: float = 0.1
+    audit: int = 0  # 0 = off
     n_workers: int = 1
     packs_histograms: bool = True  # False: plain words on the wire, to compare with
     early_stopping_rounds: int = 0  # 0 = off
@@ -197,13 +198,22 @@ RULES: dict[str, Rule] = {
     ),
     "lambdarank_truncation_level": integer("Pairs with a document above this rank are learnt from.", 1),
     "tree_learner": one_of(
-        "How workers find splits together: alone, by voting (PV-Tree), or by the baselines of its paper.",
-        *("serial", "voting", "data", "quantized", "attribute", "feature"),
+        "How workers find splits together: alone, by voting (PV-Tree, or with a proof that makes it exact), or by the "
+        "baselines of its paper.",
+        *("serial", "voting", "exact_voting", "data", "quantized", "attribute", "feature"),
     ),
     "n_workers": integer("The number of virtual machines that share the data; serial needs one.", 1, 1024),
-    "top_k": integer("How many features each worker votes for, with tree_learner='voting'.", 1),
+    "top_k": Rule(
+        "How many features each worker votes for, with tree_learner='voting' or 'exact_voting'.",
+        "an integer of at least 1, or with tree_learner='exact_voting' also 'auto' for what sends the fewest bytes",
+        lambda v: _is_integer(v) or isinstance(v, str),
+        lambda v: v == "auto" if isinstance(v, str) else v >= 1,
+    ),
+    "audit": integer(
+        "With tree_learner='voting': every so many trees, count the splits that are proven best; 0 for never.", 0
+    ),
     "election_size": Rule(
-        "How many times top_k features are elected, with tree_learner='voting'.",
+        "How many times top_k features are elected, with tree_learner='voting' or 'exact_voting'.",
         "a finite number of at least 1",
         _is_real,
         lambda v: 1 <= v < math.inf,

@@ -176,7 +176,7 @@ class TreeMemory:
             "tile": np.empty(CHUNK * BLOCK, np.int64),
             "tile_scores": np.empty(CHUNK * BLOCK),
             **{name: np.empty(BLOCK, np.int64) for name in ("lane_total", "lane_bin")},
-            "lane_best": np.empty(BLOCK),
+            **{name: np.empty(BLOCK) for name in ("lane_best", "lane_below")},
             "found_sums": np.zeros(n_fields, np.int64),
             "found_set": np.zeros(4, np.uint64),
         }

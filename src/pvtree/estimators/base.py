@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from pvtree import inputs
 from pvtree.aliases import check_names
 from pvtree.dask_data import is_collection, lazily
-from pvtree.errors import InvalidDataError, InvalidTypeError
+from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
 from pvtree.params import RULES, Rule, check_values, integer, n_threads, optional, parameter_docs
 from pvtree.user_warnings import warn_user
 
@@ -103,12 +103,19 @@ class Estimator(BaseEstimator):
     def _checked_parameters(self) -> dict[str, Any]:
         values = self.get_params(deep=False)
         check_values(values, self._rules)
+        if values["top_k"] == "auto" and values["tree_learner"] == "voting":
+            raise InvalidParameterError(
+                "top_k='auto' would change the model of tree_learner='voting'; use tree_learner='exact_voting', "
+                "or an integer."
+            )
         for sentence in self._idle_parameters(values):
             warn_user(sentence)
         return values
 
     def _idle_parameters(self, values: dict[str, Any]) -> list[str]:
         """A sentence about each parameter that does nothing beside the others."""
+        if values["audit"] and values["tree_learner"] != "voting":
+            return ["audit does nothing unless tree_learner is 'voting'; 'exact_voting' proves every split."]
         if values["n_workers"] > 1 and values["tree_learner"] == "serial":
             return ["n_workers does nothing while tree_learner is 'serial'; set tree_learner='voting' to share rows."]
         return []

@@ -243,6 +243,7 @@ class Fitting(Estimator):
         self.timings_ = result.timings
         self.traffic_ = result.traffic
         self.votes_ = result.votes
+        self.certificates_ = result.certificates
         self.n_iter_ = result.model.n_iterations
         self.n_features_in_ = columns.n_features
         if classes is not None:

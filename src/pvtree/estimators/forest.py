@@ -69,9 +69,10 @@ class RandomForestClassifier(_ClassForest):
         n_jobs: int | None = None,
         verbosity: int = 1,
         tree_learner: str = "serial",
-        top_k: int = 20,
+        top_k: int | str = 20,
         election_size: float = 2.0,
         quantized_bins: float = 0.1,
+        audit: int = 0,
         n_workers: int = 1,
     ) -> None:
         store(self, locals())
@@ -103,9 +104,10 @@ class RandomForestRegressor(_ValueForest):
         n_jobs: int | None = None,
         verbosity: int = 1,
         tree_learner: str = "serial",
-        top_k: int = 20,
+        top_k: int | str = 20,
         election_size: float = 2.0,
         quantized_bins: float = 0.1,
+        audit: int = 0,
         n_workers: int = 1,
     ) -> None:
         store(self, locals())
@@ -135,9 +137,10 @@ class DecisionTreeClassifier(_OneTree, _ClassForest):
         n_jobs: int | None = None,
         verbosity: int = 1,
         tree_learner: str = "serial",
-        top_k: int = 20,
+        top_k: int | str = 20,
         election_size: float = 2.0,
         quantized_bins: float = 0.1,
+        audit: int = 0,
         n_workers: int = 1,
     ) -> None:
         store(self, locals())
@@ -167,9 +170,10 @@ class DecisionTreeRegressor(_OneTree, _ValueForest):
         n_jobs: int | None = None,
         verbosity: int = 1,
         tree_learner: str = "serial",
-        top_k: int = 20,
+        top_k: int | str = 20,
         election_size: float = 2.0,
         quantized_bins: float = 0.1,
+        audit: int = 0,
         n_workers: int = 1,
     ) -> None:
         store(self, locals())

@@ -49,9 +49,10 @@ class _GBDT(Fitting):
         n_jobs: int | None = None,
         verbosity: int = 1,
         tree_learner: str = "serial",
-        top_k: int = 20,
+        top_k: int | str = 20,
         election_size: float = 2.0,
         quantized_bins: float = 0.1,
+        audit: int = 0,
         n_workers: int = 1,
     ) -> None:
         store(self, locals())
@@ -147,9 +148,10 @@ class GBDTRanker(_GBDT, Values):
         n_jobs: int | None = None,
         verbosity: int = 1,
         tree_learner: str = "serial",
-        top_k: int = 20,
+        top_k: int | str = 20,
         election_size: float = 2.0,
         quantized_bins: float = 0.1,
+        audit: int = 0,
         n_workers: int = 1,
     ) -> None:
         store(self, locals())

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pvtree.find_split.attribute import Attribute
 from pvtree.find_split.data import Data
+from pvtree.find_split.exact_voting import AuditedVoting, ExactVoting
 from pvtree.find_split.serial import Serial
 from pvtree.find_split.strategy import Strategy, Votes
 from pvtree.find_split.voting import Voting
@@ -23,6 +24,9 @@ def make_strategy(params: Params, comm: Communicator) -> Strategy:
         return Serial()
     if params.tree_learner == "attribute":
         return Attribute(comm)
+    ballots = (comm, params.top_k, params.election_size, params.packs_histograms)
+    if params.tree_learner == "exact_voting":
+        return ExactVoting(*ballots)
     if params.tree_learner == "voting":
-        return Voting(comm, params.top_k, params.election_size, params.packs_histograms)
+        return AuditedVoting(*ballots, params.audit) if params.audit else Voting(*ballots)
     return Data(comm, params.packs_histograms)  # "quantized" is the same on coarser bins

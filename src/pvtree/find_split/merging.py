@@ -6,6 +6,7 @@ travel, and what travels is packed without loss (docs/adr/0008-what-travels.md).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -40,22 +41,47 @@ class Merging:
         """A new tree has no merged histograms yet."""
         self.before: Items | None = None
 
-    def merge(self, frontier: Frontier, elected: Elected) -> None:
-        """Merge and scan: the frontier's candidates are then the best splits of this worker's features."""
-        owner = np.arange(frontier.n_features) % self.size
-        items = self._plan(frontier, elected, owner)
-        post = Post(frontier, items, owner, self.form, self.rank, self.size)
-        messages = post.write()
-        own, messages[self.rank] = messages[self.rank], messages[self.rank][:0]
-        received = self.exchange.alltoall(messages, "histograms")
-        received[self.rank] = own
-        post.read(received)
+    def merge(self, frontier: Frontier, elected: Elected, along: Sequence[np.ndarray] | None = None) -> list[np.ndarray]:
+        """Merge and scan: the frontier's candidates are then the best splits of this worker's features.
+
+        ``along`` are bytes for each worker that go in the same messages. Returns those that came along.
+        """
+        items = self._plan(frontier, elected)
+        brought = self._send(frontier, items, "histograms", along)
         self._subtract(frontier, items)
         frontier.search_merged(elected, items)
         self.before = items
+        return brought
 
-    def _plan(self, frontier: Frontier, elected: Elected, owner: np.ndarray) -> Items:
-        n_rows, layout = frontier.n_rows, frontier.memory.layout
+    def merge_more(self, frontier: Frontier, more: Elected, phase: str) -> None:
+        """The same for further features of a frontier. They are too few to be kept for subtraction."""
+        none = np.full(len(more.feature), kernels.TRAVELS)
+        items = self._place(frontier, more.start, more.feature, none, none)
+        self._send(frontier, items, phase)
+        frontier.search_merged(more, items)
+
+    def _send(
+        self, frontier: Frontier, items: Items, phase: str, along: Sequence[np.ndarray] | None = None
+    ) -> list[np.ndarray]:
+        """All items that travel, to their owners, who add them up. Returns what came along."""
+        post = Post(frontier, items, self._owner(frontier), self.form, self.rank, self.size)
+        messages = post.write()
+        own, messages[self.rank] = messages[self.rank], messages[self.rank][:0]
+        if along is not None:
+            messages = [with_passenger(each, message) for each, message in zip(along, messages, strict=True)]
+        received = self.exchange.alltoall(messages, phase)
+        brought: list[np.ndarray] = []
+        if along is not None:
+            brought, received = map(list, zip(*map(without_passenger, received), strict=True))
+        received[self.rank] = own
+        post.read(received)
+        return brought
+
+    def _owner(self, frontier: Frontier) -> np.ndarray:
+        return np.arange(frontier.n_features) % self.size
+
+    def _plan(self, frontier: Frontier, elected: Elected) -> Items:
+        n_rows = frontier.n_rows
         known = (np.zeros(1, np.int64), _NOTHING) if self.before is None else (self.before.start, self.before.feature)
         most = 2 * len(elected.feature)
         start = np.empty(n_rows + 1, np.int64)
@@ -66,13 +92,20 @@ class Merging:
             elected.feature, *known, start, feature, parent, sibling,
         )  # fmt: skip
         n = start[-1]
-        place = np.empty(n, np.int64)
+        return self._place(frontier, start, feature[:n], parent[:n], sibling[:n])
+
+    def _place(
+        self, frontier: Frontier, start: np.ndarray, feature: np.ndarray, parent: np.ndarray, sibling: np.ndarray
+    ) -> Items:
+        """Items with room for those that this worker owns."""
+        layout = frontier.memory.layout
+        row_n_rows = frontier.memory.nodes["n_rows"][frontier.row_node]
+        place = np.empty(len(feature), np.int64)
         size = kernels.place_items(
-            self.rank, owner, row_n_rows, layout.capacity, layout.n_planes, layout.n_fields,
+            self.rank, self._owner(frontier), row_n_rows, layout.capacity, layout.n_planes, layout.n_fields,
             frontier.memory.arrays["stride"], start, feature, place,
         )  # fmt: skip
-        is_wide = row_n_rows > layout.capacity
-        return Items(start, feature[:n], parent[:n], sibling[:n], place, is_wide, np.empty(size, np.int64))
+        return Items(start, feature, parent, sibling, place, row_n_rows > layout.capacity, np.empty(size, np.int64))
 
     def _subtract(self, frontier: Frontier, items: Items) -> None:
         """Items that did not travel."""
@@ -86,3 +119,14 @@ class Merging:
             items.feature, items.parent, items.sibling, items.place, self.before.place, self.before.arena,
             frontier.tree, memory.nodes, items.arena,
         )  # fmt: skip
+
+
+def with_passenger(passenger: np.ndarray, message: np.ndarray) -> np.ndarray:
+    """One message of two: the length of the first in four bytes, then both."""
+    length = np.array([len(passenger)], np.uint32).view(np.uint8)
+    return np.concatenate((length, passenger, message))
+
+
+def without_passenger(message: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    stop = 4 + int(message[:4].view(np.uint32)[0])
+    return message[4:stop], message[stop:]

@@ -21,10 +21,16 @@ def split_dtype(n_fields: int, has_categories: bool) -> np.dtype:
     return np.dtype([*fields, ("left_set", np.uint64, (4,))] if has_categories else fields)
 
 
-def agree_on_best(frontier: Frontier, exchange: Exchange) -> None:
-    """Every open node gets the split with the largest gain of all workers; ties go to the lower feature."""
+def agree_on_best(
+    frontier: Frontier, exchange: Exchange, phase: str = "splits", known: np.ndarray | None = None
+) -> None:
+    """Every open node gets the split with the largest gain of all workers; ties go to the lower feature.
+
+    ``known`` are splits that all workers know already, and which take part.
+    """
     own = frontier.own_splits()
-    splits = np.stack(exchange.allgather(own, "splits"))  # (workers, open nodes)
+    others = [] if known is None else [known]
+    splits = np.stack(exchange.allgather(own, phase) + others)  # (workers, open nodes)
     is_best = splits["gain"] == splits["gain"].max(axis=0)
     feature = np.where(is_best, splits["feature"], np.iinfo(np.int32).max)
     winners = splits[feature.argmin(axis=0), np.arange(splits.shape[1])]

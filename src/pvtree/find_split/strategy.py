@@ -25,6 +25,7 @@ class Strategy:
     """One signature for all; a strategy may keep what it learnt about the frontier before."""
 
     votes: Any = None  # list[Votes], one for each tree, where workers vote
+    certificates: Any = None  # list[Certificate], where splits are proven
 
     def n_merged(self, n_features: int) -> int:
         """The largest number of features whose histograms are merged at a node."""

@@ -63,12 +63,12 @@ class Voting(Together):
         self.votes.append(Votes(by_all, by_half, len(votes) - by_all - by_half))
 
 
-def top_k(frontier: Frontier, k: int) -> np.ndarray:
+def top_k(frontier: Frontier, k: int, with_bounds: bool = False) -> np.ndarray:
     """This worker's ballots: for each open node the features of the largest local gain, best first."""
     n_features = frontier.n_features
     dtype = np.uint16 if n_features < np.iinfo(np.uint16).max else np.uint32
     ballots = np.empty((frontier.n_rows, min(k, n_features)), dtype)
-    gains = frontier.local_gains()
+    gains = frontier.local_gains(with_bounds)
     kernels.top_k(
         0, frontier.n_rows, frontier.row_node, frontier.memory.nodes, gains, frontier.allowed,
         np.iinfo(dtype).max, ballots,

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from pvtree.dtypes import BLOCK, ENTROPY, LANE_STRIDE, N_BINS, NONE, ONE, ZERO
+from pvtree.kernels.bounds import bound_feature, bound_lanes, can_bound_lanes
 from pvtree.kernels.histogram import histogram_of_block, histogram_of_feature, pack_fields, unpack_add
 from pvtree.kernels.intrinsics import float64_at, int64_at, uint8_at, uint32_at, uint64_at
 from pvtree.kernels.jit import njit
@@ -175,11 +176,28 @@ def count_groups(tree):
 
 
 @njit
-def evaluate_group(item, tree, families, nodes, best, scratch):
+def bound_group(hist, base, step, lane_step, is_wide, at_once, first, n_lanes, node, row, tree, scratch, values, aims):
+    """Store how much this worker's rows could contribute to the gain of each feature of a block."""
+    in_tree, is_categorical = uint8_at(tree.in_tree, tree.n_features), uint8_at(tree.is_categorical, tree.n_features)
+    allowed = uint8_at(tree.allowed, (tree.n_evaluated, tree.n_features))[row]
+    at_once &= can_bound_lanes(tree)
+    if at_once:
+        bound_lanes(hist, base, lane_step, first, n_lanes, node, row, tree, scratch, values, aims)
+    for lane in range(n_lanes):
+        feature = first + lane
+        if in_tree[feature] and allowed[feature] and not (at_once and not is_categorical[feature]):
+            bound_feature(
+                hist, base + lane * lane_step, step, is_wide, feature, node, row, tree, scratch, values, aims
+            )  # fmt: skip
+
+
+@njit
+def evaluate_group(item, tree, families, nodes, best, scratch, bounds):
     """One group of features for one family: add up a node's histograms, subtract for its sibling, search both.
 
     A group is a block; or, where so few features are looked at that subtraction does not pay, a few single ones.
-    One function for both, because the search inside is large and would be compiled for each.
+    One function for both, because the search inside is large and would be compiled for each. ``bounds`` is None, or
+    (values, aims) where the features' bounds are wanted too: see bounds.py.
     """
     family, group = families[item // count_groups(tree)], item % count_groups(tree)
     node, sibling = family.node, family.sibling
@@ -257,3 +275,8 @@ def evaluate_group(item, tree, families, nodes, best, scratch):
             search_feature(
                 hist, base + lane * lane_step, step, wide_now, feature, who, score, row, group, tree, best, scratch
             )
+        if bounds is not None and search:
+            values, aims = bounds
+            bound_group(
+                hist, base, step, lane_step, wide_now, at_once, first, n_lanes, who, row, tree, scratch, values, aims
+            )  # fmt: skip

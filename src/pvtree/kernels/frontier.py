@@ -212,11 +212,11 @@ def plan_additions(row_node, wanted, start, trees, families, nodes):
 
 
 @njit
-def evaluate_items(start, stop, trees, families, nodes, best, scratches):
+def evaluate_items(start, stop, trees, families, nodes, best, bounds, scratches):
     """Items start:stop of an evaluation: groups of features of the families, one after another."""
     tree, scratch = trees[0], scratches[0]
     for item in range(start, stop):
-        evaluate_group(item, tree, families, nodes, best, scratch)
+        evaluate_group(item, tree, families, nodes, best, scratch, bounds)
 
 
 @njit

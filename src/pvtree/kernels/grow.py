@@ -327,7 +327,7 @@ def grow_tree(trees, families, nodes, best, scratches, leads):
         if item >= 0:
             kind = sync[KIND]
             if kind == _EVALUATE:
-                evaluate_group(item, tree, families, nodes, best, scratch)
+                evaluate_group(item, tree, families, nodes, best, scratch, None)
             elif kind == _MARK:
                 mark_chunk(item, tree)
             else:

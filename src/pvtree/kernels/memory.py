@@ -116,6 +116,7 @@ SCRATCH = np.dtype(
         ("lane_total", _ADDRESS),  # int64 (BLOCK,)
         ("lane_bin", _ADDRESS),  # int64 (BLOCK,)
         ("lane_best", _ADDRESS),  # float64 (BLOCK,)
+        ("lane_below", _ADDRESS),  # float64 (BLOCK,)
         ("found_sums", _ADDRESS),  # int64 (n_fields,): left-hand sums of the split found last, ...
         ("found_set", _ADDRESS),  # uint64 (4,): ... its categories, ...
         ("split_bin", _INT), ("default_left", _INT),  # ... and the rest of it

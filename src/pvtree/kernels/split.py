@@ -14,7 +14,7 @@ from pvtree.kernels.jit import njit
 
 TABLE_SIZE = 8193  # x log x of counts up to MAX_CAPACITY is looked up
 # Gains below this share of the largest term they are the difference of are rounding noise, not a split.
-_NOISE = 1e-14
+NOISE = 1e-14
 _TINY = 1e-300
 _COUNT_MASK = (1 << COUNT_BITS) - 1
 
@@ -381,7 +381,7 @@ def gain_of_score(score, own_score, n_rows, tree):
     largest_term = own_score
     if tree.criterion == ENTROPY:
         largest_term = x_log_x(n_rows, float64_at(tree.table, TABLE_SIZE))
-    if not gain > _NOISE * largest_term:
+    if not gain > NOISE * largest_term:
         return -math.inf
     gain *= score_unit(tree)
     if not gain > tree.noise:

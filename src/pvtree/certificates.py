@@ -1,0 +1,27 @@
+"""What is known about the splits of a tree that workers voted for: how many are proven to be the best, and at what cost."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Certificate(NamedTuple):
+    """The proofs of one tree. Bytes are those that the average worker sent."""
+
+    tree: int  # its number in the model
+    splits: int  # of the finished tree
+    at_once: int  # proven by the bounds of all features that were not elected
+    rounded: int  # proven when some features' sums were known roughly
+    merged: int  # needed further features' histograms; where these are not asked for (audit=n): not proven
+    missed: int  # splits whose feature had not been elected; an audit cannot know them
+    n_rounded: int  # features whose sums were sent roughly, over all nodes that were looked at
+    n_extra: int  # features merged beside the elected ones
+    bound_bytes: int
+    rounded_bytes: int
+    extra_bytes: int
+    top_k: tuple[int, ...]  # names on a ballot, by level
+
+    @property
+    def proven(self) -> int:
+        """Splits known to be the best without further histograms."""
+        return self.at_once + self.rounded

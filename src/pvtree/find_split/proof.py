@@ -1,0 +1,173 @@
+"""Proving the election right: which features outside it could still have a better split than the elected winner.
+
+Every worker bounds what its own rows could contribute (kernels/bounds.py). The owner of a feature adds the bounds up.
+Where the sum stays below the winner's gain, the feature is out. For the others workers send the sums of their rows,
+rounded outward to a few bits (kernels/rounded_sums.py). What is in doubt even then must be merged.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pvtree.dtypes import ENTROPY, N_BINS
+from pvtree.find_split.exchange import Exchange
+from pvtree.find_split.merging import Elected
+from pvtree.kernels import bound_wire
+try:
+    from pvtree.kernels import proof as kernels
+    from pvtree.kernels.rounded_sums import ROUNDS, Grid, most_bits, rounded_scratch
+except ImportError:
+    ROUNDS = ()
+from pvtree.kernels.wire import from_bytes, to_bytes
+
+if TYPE_CHECKING:
+    from pvtree.frontier import Frontier
+
+_OCTAVE_STEPS = bound_wire.octave_steps()
+# Many features in doubt are cheaper to add up in whole blocks: see post.py, which has the same measure.
+_SINGLY_BELOW = 1 / 3
+CANDIDATE = np.dtype([("row", np.int32), ("feature", np.int32), ("bound", np.float32)])
+
+
+class Proof:
+    """One frontier's features outside the election. The rows and columns of ``upper`` are its rows and own features."""
+
+    def __init__(self, frontier: Frontier, elected: Elected, exchange: Exchange) -> None:
+        self.frontier, self.exchange = frontier, exchange
+        self.rank, self.size = exchange.comm.rank, exchange.comm.size
+        asked = frontier.allowed * frontier.is_open[:, None].astype(np.uint8)
+        asked[np.repeat(np.arange(frontier.n_rows), np.diff(elected.start)), elected.feature] = 0
+        self.asked = asked
+        n_own = len(range(self.rank, frontier.n_features, self.size))
+        self.upper = np.full((frontier.n_rows, n_own), -np.inf)  # the most that a feature may gain, in steps
+        layout = frontier.memory.layout
+        n_classes = layout.n_fields - layout.n_planes if frontier.rules.criterion == ENTROPY else 0
+        self.n_sides = 1 if n_classes > 2 else 2
+        # Rounded sums are pairs: of gradient and hessian, or of two classes. Categories are not in any order yet.
+        self.can_round = (frontier.memory.data.is_categorical == 0) & (n_classes <= 2)
+
+    # First stage: a bound for every feature
+
+    def write_bounds(self) -> list[np.ndarray]:
+        """Bytes for each worker: this worker's bounds of the other's features."""
+        n_values = self.n_sides * self.asked.sum(axis=1, dtype=np.int64)
+        most = int(bound_wire.most_bits_of_bounds(n_values).sum()) // 64 + 2  # each worker's share is smaller
+        start = np.arange(self.size + 1) * most
+        at, bits = np.zeros(self.size, np.int64), np.empty(start[-1], np.uint64)
+        bound_wire.write_bounds(
+            self.size, self.rank, self.asked, self.n_sides, self.frontier.bounds, _OCTAVE_STEPS, start, at, bits
+        )  # fmt: skip
+        return [to_bytes(bits[start[to] : start[to + 1]], int(at[to])) for to in range(self.size)]
+
+    def read_bounds(self, received: list[np.ndarray]) -> None:
+        """Add up all workers' bounds of this worker's features."""
+        frontier = self.frontier
+        sums = frontier.bounds[:, : frontier.n_rows, self.rank :: self.size].copy()
+        for other, message in enumerate(received):
+            if other != self.rank:
+                bound_wire.add_bounds(
+                    self.size, self.rank, self.asked, self.n_sides, _OCTAVE_STEPS, from_bytes(message), sums
+                )
+        if self.n_sides == 1:
+            sums[1] = sums[0]
+        bound_wire.largest_gains(
+            self.size, self.rank, self.asked, frontier.row_node, frontier.aims, sums, frontier.tree, self.upper
+        )
+
+    # Which features are in doubt
+
+    def least_gains(self) -> np.ndarray:
+        """By row, the gain in steps that a feature must reach to matter; the same on every worker."""
+        frontier = self.frontier
+        least = np.empty(frontier.n_rows)
+        bound_wire.least_gains(
+            frontier.row_node, frontier.least_gain_split(), frontier.tree, frontier.memory.nodes, least
+        )  # fmt: skip
+        return least
+
+    def doubts(self) -> np.ndarray:
+        """bool (n_rows, own features): what may still be better than the split known so far."""
+        in_doubt: np.ndarray = self.upper >= self.least_gains()[:, None]
+        return in_doubt
+
+    def doubts_to_narrow(self) -> np.ndarray:
+        """Of these, what rounded sums may rule out. Where nothing has been found to beat, they cannot."""
+        nodes = self.frontier.memory.nodes[self.frontier.row_node]
+        has_rival = np.maximum(nodes["gain"], self.frontier.least_gain_split()) > -np.inf
+        return self.doubts() & has_rival[:, None] & self.can_round[self.rank :: self.size]
+
+    def gather(self, own: np.ndarray) -> np.ndarray:
+        """uint8 (n_rows, n_features) from every worker's flags of its own features."""
+        some = own.any(axis=1)
+        bits = np.packbits(np.concatenate((some, own[some].ravel())))
+        everybody = np.zeros(self.asked.shape, np.uint8)
+        for other, message in enumerate(self.exchange.allgather(bits, "proofs")):
+            flags = np.unpackbits(message)
+            some = flags[: len(own)] == 1
+            theirs = everybody[:, other :: self.size]
+            n_flags = int(some.sum()) * theirs.shape[1]
+            theirs[some] = flags[len(own) :][:n_flags].reshape(-1, theirs.shape[1])
+        return everybody
+
+    # Second stage: rounded sums of what is in doubt
+
+    def narrow(self, grid: Grid, in_doubt: np.ndarray) -> None:
+        """Lower ``upper`` by the sums of all workers, rounded outward; ``in_doubt`` is known to all."""
+        frontier, memory = self.frontier, self.frontier.memory
+        least = self.least_gains()
+        unit = np.sqrt(least / self.size)
+        n_by_worker = np.stack([in_doubt[:, to :: self.size].sum(axis=1) for to in range(self.size)])
+        most_features = int(n_by_worker.max(initial=0))
+        room = [int(sum(most_bits(n, memory.arrays["stride"]) for n in by_row)) // 64 + 2 for by_row in n_by_worker]
+        room[self.rank] = 0
+        start = np.concatenate(([0], np.cumsum(room)))
+        at, bits = np.zeros(self.size, np.int64), np.empty(start[-1], np.uint64)
+        sums = np.empty((2, most_features, N_BINS), np.int64)
+        scratch = rounded_scratch(most_features)
+
+        def write(first_row: int, last_row: int) -> None:
+            kernels.write_rounded(
+                first_row, last_row, self.size, self.rank, in_doubt, unit, frontier.aims, frontier.row_node,
+                frontier.tree, memory.nodes, memory.scratch[0], *grid, start, at, bits, sums, scratch,
+            )  # fmt: skip
+
+        many = in_doubt.sum(axis=1) >= _SINGLY_BELOW * frontier.n_features
+        frontier.with_histograms(many & (memory.nodes["slot"][frontier.row_node] < 0), write)
+        messages = [to_bytes(bits[start[to] : start[to + 1]], int(at[to])) for to in range(self.size)]
+        received = self.exchange.alltoall(messages, "proofs")
+        words = [from_bytes(message) for message in received]
+        start = np.concatenate(([0], np.cumsum([len(each) for each in words])))
+        kernels.read_rounded(
+            self.size, self.rank, in_doubt, unit, frontier.aims, frontier.row_node, frontier.tree, memory.nodes,
+            memory.scratch[0], *grid, start, np.concatenate(words), sums, np.empty((4, most_features, N_BINS)), scratch,
+            self.upper,
+        )  # fmt: skip
+
+    # What remains
+
+    def most_doubtful(self, n_each: int) -> Elected:
+        """At every row the features of the largest bounds that are still in doubt, of all workers."""
+        in_doubt = self.doubts()
+        order = np.argsort(np.where(in_doubt, -self.upper, np.inf), axis=1, kind="stable")[:, :n_each]
+        row, at = np.nonzero(np.take_along_axis(in_doubt, order, axis=1))
+        own = np.empty(len(row), CANDIDATE)
+        own["row"], own["feature"] = row, order[row, at] * self.size + self.rank
+        own["bound"] = self.upper[row, order[row, at]]
+        found = np.concatenate(self.exchange.allgather(own, "proofs"))
+        found = found[np.lexsort((found["feature"], -found["bound"], found["row"]))]
+        place = np.arange(len(found)) - np.searchsorted(found["row"], found["row"])
+        found = found[place < n_each]
+        found = found[np.lexsort((found["feature"], found["row"]))]
+        start = np.searchsorted(found["row"], np.arange(self.frontier.n_rows + 1))
+        return Elected(start, found["feature"].astype(np.int64))
+
+    def settle(self, merged: Elected) -> None:
+        """These features have been merged, and are in doubt no longer."""
+        row = np.repeat(np.arange(len(self.upper)), np.diff(merged.start))
+        own = merged.feature % self.size == self.rank
+        self.upper[row[own], merged.feature[own] // self.size] = -np.inf
+
+
+__all__ = ["ROUNDS", "Proof"]

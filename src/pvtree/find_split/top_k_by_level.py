@@ -1,0 +1,59 @@
+"""top_k="auto": how many names a ballot has at each level of a tree, by the bytes that earlier trees sent there.
+
+More names, more histograms are merged; fewer, and more attributes are in doubt afterwards. Exact voting grows the same
+tree in any case, so workers are free to try. All see the same bytes, those of all workers, and choose alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+_RUNGS = (1, 2, 3, 5, 8, 12, 20, 32, 50, 80, 128)
+_FIRST_RUNG = 4
+_MEMORY = 0.5  # how much of an average is older than the last tree: what is best changes as trees gain less
+# Of successive trees: how far from the best rung known to look.
+_LOOKS = (0, 1, 0, -1)
+
+
+class _Level:
+    """What the rungs have cost at one level."""
+
+    def __init__(self) -> None:
+        self.rung = _FIRST_RUNG
+        self.cost: dict[int, float] = {}  # bytes a node, by rung
+
+    def learn(self, rung: int, cost: float) -> None:
+        before = self.cost.get(rung, cost)
+        self.cost[rung] = _MEMORY * before + (1.0 - _MEMORY) * cost
+        near = [r for r in (self.rung, self.rung - 1, self.rung + 1) if r in self.cost]
+        self.rung = min(near, key=self.cost.__getitem__)
+
+
+class TopKByLevel:
+    """The names on a ballot at level 0, 1, ... of the next tree."""
+
+    def __init__(self, top_k: int | str) -> None:
+        self.fixed = None if top_k == "auto" else int(top_k)
+        self.levels: list[_Level] = []
+        self.n_trees = 0
+
+    @property
+    def first(self) -> int:
+        return self[0]
+
+    def __getitem__(self, level: int) -> int:
+        return self.fixed if self.fixed is not None else _RUNGS[self._rung(level)]
+
+    def _rung(self, level: int) -> int:
+        best = self.levels[level].rung if level < len(self.levels) else _FIRST_RUNG
+        return min(max(best + _LOOKS[self.n_trees % len(_LOOKS)], 0), len(_RUNGS) - 1)
+
+    def learn(self, sent: np.ndarray, n_open: Sequence[int]) -> None:
+        """Take in the bytes that all workers sent at each level of a tree, and how many nodes were open there."""
+        rungs = [self._rung(level) for level in range(len(sent))]
+        self.levels += [_Level() for _ in range(len(sent) - len(self.levels))]
+        for level, rung in enumerate(rungs):
+            self.levels[level].learn(rung, float(sent[level]) / max(1, n_open[level]))
+        self.n_trees += 1
