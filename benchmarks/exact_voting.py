@@ -13,9 +13,11 @@ import shlex
 import sys
 import time
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import astuple, dataclass, field, fields, replace
+from dataclasses import astuple, dataclass, field, fields
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,14 +26,13 @@ from unittest.mock import patch
 import numpy as np
 from made_data import make_binary
 from single_machine import environment, names_of
-from sklearn.metrics import log_loss, roc_auc_score
 from tables import markdown, write_between_marks
-from voting_accuracy import ESTIMATORS, REAL, Data
+from voting_accuracy import REAL, Data, test_score
 
+from pvtree import ensemble
 from pvtree.certificates import Certificate
 from pvtree.comm.traffic import format_bytes
 from pvtree.growing import GradientTreeMaker
-from pvtree.metrics import get_metric
 from pvtree.model import Tree
 from pvtree.skew import SkewWarning
 from pvtree.tree_memory import GrownTree
@@ -45,9 +46,8 @@ STRATEGIES: dict[str, dict[str, Any]] = {
 }
 LOADERS = {load.__name__: load for load in REAL}
 RANGES = (0, 10, 50, 100, 150, 200)  # of tree numbers in the tables
-FIRST_TREES = 50
+FIRST = 50  # trees of which exact voting is to send at most twice as much as voting, on the wide set with 8 workers
 DATA_EVERY = 10  # data sends nearly the same for every tree
-TARGETS = {"first": 2.0, "all": 4.0, "data": 0.2, "tree": 1.0}  # on the made set with 8 workers
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,7 @@ class TreeCost:
 
     data: str
     workers: int
+    setting: str  # leaves and votes
     strategy: str
     tree: int  # from 1
     bytes: float  # sent by the average worker
@@ -75,8 +76,9 @@ class TreeCost:
     model: str = ""  # a digest of the finished model
 
     @property
-    def training(self) -> tuple[str, int, str]:
-        return self.data, self.workers, self.strategy
+    def pair(self) -> tuple[str, int]:
+        """What is compared: all strategies on the same data with as many workers."""
+        return self.data, self.workers
 
 
 CERTIFIED = [name for name in Certificate._fields if name not in ("tree", "top_k")]
@@ -90,11 +92,11 @@ def main() -> None:
     for load in loads(options):
         data = load()
         for n_workers in options.workers:
-            for measured in measure(data, n_workers, options):
-                done = {cost.training for cost in measured}
-                costs = [cost for cost in costs if cost.training not in done] + measured
-                if options.csv:
-                    write_csv(options.csv, costs)
+            measured = measure(data, n_workers, options)
+            costs = [cost for cost in costs if cost.pair != measured[0].pair] + measured
+            costs.sort(key=lambda cost: (not cost.data.startswith("made"), *cost.pair))
+            if options.csv:
+                write_csv(options.csv, costs)
         del data  # before the next one is made
     text = report(costs)
     print(text)
@@ -108,7 +110,7 @@ def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parts = ("made", "real", *LOADERS)
     parser.add_argument("--only", type=names_of(parts), default=["made", "real"], help=f"of {','.join(parts)} (all)")
-    parser.add_argument("--workers", type=whole_numbers, default=[4, 8, 32], help="virtual machines (4,8,32)")
+    parser.add_argument("--workers", default="4,8,32", help="virtual machines (4,8,32)")
     parser.add_argument("--trees", type=int, default=200, help="trees of each training (200)")
     parser.add_argument("--rows", type=int, default=500_000, help="rows of made data (500,000)")
     parser.add_argument("--test-rows", type=int, default=100_000, help="rows of made data to test on (100,000)")
@@ -120,20 +122,14 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--output", type=Path, help="markdown file to write the tables into")
     parser.add_argument("--figure", type=Path, help="PNG file to draw; needs matplotlib")
     options = parser.parse_args()
+    options.workers = [int(number) for number in options.workers.split(",")]
     if options.figure:
         import_pyplot()  # rather now than after hours
     return options
 
 
-def whole_numbers(text: str) -> list[int]:
-    return [int(word) for word in text.split(",")]
-
-
-def tell(*words: object) -> None:
-    print(*words, file=sys.stderr, flush=True)
-
-
-# Data
+def tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def loads(options: argparse.Namespace) -> Iterator[Callable[[], Data]]:
@@ -145,7 +141,6 @@ def loads(options: argparse.Namespace) -> Iterator[Callable[[], Data]]:
 
 
 def made(n_rows: int, n_test: int, n_features: int) -> Data:
-    tell(f"making {n_rows + n_test:,} x {n_features:,}")
     X, y, _ = make_binary(n_rows + n_test, n_features, seed=0)
     return Data(f"made, {n_rows:,} x {n_features:,}", "clicks", X[:n_rows], y[:n_rows], X[n_rows:], y[n_rows:])
 
@@ -157,8 +152,25 @@ def made(n_rows: int, n_test: int, n_features: int) -> Data:
 class Watched:
     """A training seen from outside."""
 
-    sent: dict[int, dict[int, int]] = field(default_factory=dict)  # rank -> tree number -> bytes
+    sent: dict[int, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))  # rank -> tree number -> bytes
     trees: dict[int, tuple[GrownTree, Tree]] = field(default_factory=dict)  # as worker 0 grew them
+    score: float = 0.0  # on the test rows
+    result: Any = None  # TrainResult
+
+    @cached_property
+    def digest(self) -> str:
+        return hashlib.sha256(self.result.model.to_json().encode()).hexdigest()[:12]
+
+    def costs(self, **setting: Any) -> Iterator[TreeCost]:
+        """Of the trees that were grown; ``setting`` is what all of them share."""
+        for number in sorted(self.sent[0]):
+            told: dict[str, Any] = {}
+            if self.result.certificates:
+                certificate = self.result.certificates[number]
+                told = {name: getattr(certificate, name) for name in CERTIFIED}
+                told["top_k"] = " ".join(map(str, certificate.top_k))
+            sent = [by_tree[number] for by_tree in self.sent.values()]
+            yield TreeCost(tree=number + 1, bytes=sum(sent) / len(sent), **setting, **told)
 
 
 @dataclass(frozen=True)
@@ -169,21 +181,25 @@ class KnownTree(GrownTree):
 @contextmanager
 def watching(title: str) -> Iterator[Watched]:
     """Note what each worker sends for each tree of the training that runs inside."""
-    watched, make, began = Watched(), GradientTreeMaker.make, time.perf_counter()
+    watched, began = Watched(), time.perf_counter()
+    make, train = GradientTreeMaker.make, ensemble.train
 
     def make_noted(self: GradientTreeMaker, grad: Any, hess: Any, number: int, *rest: Any, **others: Any) -> Any:
-        rank, before = self.comm.rank, self.comm.traffic.total().bytes
+        before = self.comm.traffic.total().bytes
         grown, tree = make(self, grad, hess, number, *rest, **others)
-        sent = watched.sent.setdefault(rank, {})
-        sent[number] = self.comm.traffic.total().bytes - before
-        if rank == 0:
+        if not isinstance(grown, KnownTree):
+            watched.sent[self.comm.rank][number] = self.comm.traffic.total().bytes - before
+        if self.comm.rank == 0:
             watched.trees[number] = grown, tree
-            if len(sent) % 10 == 0:
-                seconds = time.perf_counter() - began
-                tell(f"{title}: {len(sent)} trees, the last {format_bytes(sent[number])}, {seconds:.0f} s")
+            if len(watched.trees) % 10 == 0:
+                tell(f"{title}: {len(watched.trees)} trees in {time.perf_counter() - began:.0f} s")
         return grown, tree
 
-    with patch.object(GradientTreeMaker, "make", make_noted):
+    def train_noted(*given: Any, **others: Any) -> Any:
+        watched.result = train(*given, **others)
+        return watched.result
+
+    with patch.object(GradientTreeMaker, "make", make_noted), patch.object(ensemble, "train", train_noted):
         yield watched
 
 
@@ -207,69 +223,45 @@ def replaying(known: dict[int, tuple[GrownTree, Tree]]) -> Iterator[None]:
             walkers = np.arange(self.data.n_rows, dtype=np.uint32)  # all rows walk down the tree
         add_to_scores(self, grown, tree, walkers, scores)
 
-    with (
-        patch.object(GradientTreeMaker, "make", make_or_recall),
-        patch.object(GradientTreeMaker, "add_to_scores", add_anyway),
-    ):
+    with patch.multiple(GradientTreeMaker, make=make_or_recall, add_to_scores=add_anyway):
         yield
 
 
-def fit(data: Data, n_trees: int, options: argparse.Namespace, **strategy: Any) -> Any:
+def trained(title: str, data: Data, options: argparse.Namespace, **strategy: Any) -> Watched:
+    """Train and test; of several classes every iteration makes a tree for each."""
     n_outputs = len(np.unique(data.y)) if data.kind == "multiclass" else 1
-    settled = {
-        "n_estimators": max(1, n_trees // n_outputs), "num_leaves": options.leaves, "top_k": options.top_k,
-        "random_state": 0, "verbosity": 0,
-    }  # fmt: skip
-    queries = {} if data.group is None else {"group": data.group}
-    return ESTIMATORS[data.kind](**settled | strategy).fit(data.X, data.y, **queries)
+    settled = {"num_leaves": options.leaves, "top_k": options.top_k} | strategy
+    with watching(title) as watched:
+        watched.score = test_score(data, max(1, options.trees // n_outputs), seed=0, **settled)
+    return watched
 
 
-def test_score(data: Data, model: Any) -> float:
-    if data.kind == "ranking":
-        scores = model.predict(data.X_test)[None]
-        return get_metric("ndcg@10", "lambdarank")(data.y_test, scores, None, data.group_test)
-    if data.kind == "clicks":
-        return float(roc_auc_score(data.y_test, model.predict_proba(data.X_test)[:, 1]))
-    if data.kind == "multiclass":
-        return float(log_loss(data.y_test, model.predict_proba(data.X_test)))
-    return float(np.sqrt(np.mean((model.predict(data.X_test) - data.y_test) ** 2)))
-
-
-def measure(data: Data, n_workers: int, options: argparse.Namespace) -> Iterator[list[TreeCost]]:
-    """The costs of one training after another; exact voting comes first, data replays its trees."""
+def measure(data: Data, n_workers: int, options: argparse.Namespace) -> list[TreeCost]:
+    """One training after another; exact voting comes first, data replays its trees."""
     known: dict[int, tuple[GrownTree, Tree]] = {}
-    exact_model = ""
+    exact_model, costs = "", []
     for strategy, chosen in STRATEGIES.items():
         title = f"{data.name}, {n_workers} workers, {strategy}"
-        with watching(title) as watched, replaying(known) if strategy == DATA else nullcontext():
-            model = fit(data, options.trees, options, n_workers=n_workers, **chosen)
-        outcome = {"metric": data.metric, "score": test_score(data, model), "model": digest(model)}
-        known, exact_model = known or watched.trees, exact_model or outcome["model"]
-        if strategy != VOTING and outcome["model"] != exact_model:
+        with replaying(known) if strategy == DATA else nullcontext():
+            watched = trained(title, data, options, n_workers=n_workers, **chosen)
+        known, exact_model = known or watched.trees, exact_model or watched.digest
+        if strategy != VOTING and watched.digest != exact_model:
             raise RuntimeError(f"{title}: the model is not that of {EXACT}.")
-        costs = []
-        for number in sorted(watched.sent[0]):
-            sent = sum(by_tree[number] for by_tree in watched.sent.values()) / n_workers
-            cost = TreeCost(data.name, n_workers, strategy, number + 1, sent, **outcome)
-            costs.append(with_certificate(cost, model.certificates_[number]) if model.certificates_ else cost)
-        yield costs
-
-
-def with_certificate(cost: TreeCost, certificate: Certificate) -> TreeCost:
-    told = {name: getattr(certificate, name) for name in CERTIFIED}
-    return replace(cost, **told, top_k=" ".join(map(str, certificate.top_k)))
-
-
-def digest(model: Any) -> str:
-    return hashlib.sha256(model.model_.to_json().encode()).hexdigest()[:12]
+        setting = {
+            "data": data.name, "workers": n_workers, "setting": f"{options.leaves} leaves, k = {options.top_k}",
+            "strategy": strategy, "metric": data.metric, "score": watched.score, "model": watched.digest,
+        }  # fmt: skip
+        costs += watched.costs(**setting)
+        tell(f"{title}: {data.metric} {watched.score:.5f}, the last tree {format_bytes(costs[-1].bytes)}")
+    return costs
 
 
 def check_same_as_serial(options: argparse.Namespace) -> None:
     """On a small scale, because serial itself is not measured; compiles the kernels, too."""
+    small = argparse.Namespace(trees=5, leaves=options.leaves, top_k=3)
     data = made(3_000, 100, 60)
-    small = argparse.Namespace(leaves=options.leaves, top_k=3)
-    exact = fit(data, 5, small, n_workers=4, tree_learner="exact_voting")
-    if digest(exact) != digest(fit(data, 5, small)):
+    exact = trained("small data", data, small, n_workers=4, **STRATEGIES[EXACT])
+    if exact.digest != trained("small data", data, small).digest:
         raise RuntimeError("Exact voting does not make the model of serial.")
 
 
@@ -292,10 +284,10 @@ def write_csv(path: Path, costs: list[TreeCost]) -> None:
 class Costs:
     """The trainings of one data set with one number of workers."""
 
-    def __init__(self, costs: list[TreeCost]) -> None:
+    def __init__(self, costs: list[TreeCost], data: str, n_workers: int) -> None:
+        costs = [cost for cost in costs if cost.pair == (data, n_workers)]
         self.by_strategy = {name: [cost for cost in costs if cost.strategy == name] for name in STRATEGIES}
-        exact = self.by_strategy[EXACT]
-        self.trees = np.array([cost.tree for cost in exact])
+        self.trees = np.array([cost.tree for cost in self.by_strategy[EXACT]])
         self.bytes = {
             # Between the trees that were measured, data's bytes are taken to change linearly.
             name: np.interp(self.trees, [cost.tree for cost in own], [cost.bytes for cost in own])
@@ -307,13 +299,9 @@ class Costs:
         bounds = [*(bound for bound in RANGES if bound < last), last]
         return [*pairwise(bounds), *([(0, last)] if len(bounds) > 2 else [])]
 
-    def ratio(self, one: str, other: str, n_trees: int | None = None) -> float:
-        return float(self.bytes[one][:n_trees].sum() / self.bytes[other][:n_trees].sum())
-
     def bytes_table(self) -> str:
-        shown = (VOTING, EXACT, AUTO, DATA)
+        rows, shown = [], (VOTING, EXACT, AUTO, DATA)
         compared = [(one, other) for one in (EXACT, AUTO) for other in (VOTING, DATA)]
-        rows = []
         for first, stop in self.ranges():
             sent = {name: self.bytes[name][first:stop].mean() for name in shown}
             ratios = [f"{sent[one] / sent[other]:.2f}" for one, other in compared]
@@ -332,24 +320,23 @@ class Costs:
                 n_bytes = [format_bytes(mean[kind]) for kind in ("bound_bytes", "rounded_bytes", "extra_bytes")]
                 votes = np.mean([int(k) for cost in costs for k in cost.top_k.split()] or [0])
                 rows.append([name, f"{first + 1}-{stop}", *shares, *each_split, *n_bytes, f"{votes:.1f}"])
-        header = [
-            "strategy", "trees", "proven at once", "after rounded sums", "after merging more", "winner not elected",
-            "attributes rounded per split", "merged per split", "bytes of bounds", "of rounded sums", "of merging more",
-            "mean k of levels",
-        ]  # fmt: skip
-        return markdown(header, rows)
+        shares_of = ["proven at once", "after rounded sums", "after merging more", "winner not elected"]
+        counts_of = ["attributes rounded per split", "merged per split"]
+        bytes_of = ["bytes of bounds", "of rounded sums", "of merging more"]
+        return markdown(["strategy", "trees", *shares_of, *counts_of, *bytes_of, "mean k of levels"], rows)
 
     def ratios(self) -> str:
-        lines = []
+        lines, n_trees = [], len(self.trees)
+        voting, data = self.bytes[VOTING], self.bytes[DATA]
         for name in (EXACT, AUTO):
-            first, every = (self.ratio(name, VOTING, n) for n in (FIRST_TREES, None))
-            by_tree = self.bytes[name] / self.bytes[DATA]
-            worst = int(by_tree.argmax())
+            sent = self.bytes[name]
+            worst = int((sent / data).argmax())
+            first, every = sent[:FIRST].sum() / voting[:FIRST].sum(), sent.sum() / voting.sum()
+            of_data, at_worst = sent.sum() / data.sum(), sent[worst] / data[worst]
             lines.append(
-                f"- {name}: {first:.2f} times voting over the first {min(FIRST_TREES, len(self.trees))} trees "
-                f"(to reach: {TARGETS['first']:g}), {every:.2f} times over all {len(self.trees)} ({TARGETS['all']:g}); "
-                f"{self.ratio(name, DATA):.3f} of data over all trees ({TARGETS['data']:g}), at most "
-                f"{by_tree[worst]:.3f} at a single tree, number {self.trees[worst]} ({TARGETS['tree']:g})."
+                f"- {name}: {first:.2f} times voting over the first {min(FIRST, n_trees)} trees (to reach: 2), "
+                f"{every:.2f} over all {n_trees} (4); {of_data:.3f} times data over all trees (0.2), at most "
+                f"{at_worst:.3f} at a single tree, number {self.trees[worst]} (1)."
             )
         return "\n".join(lines)
 
@@ -358,23 +345,16 @@ def report(costs: list[TreeCost]) -> str:
     """Everything that was measured, and the accuracy at the end."""
     parts = [f"`{command()}`; {environment()}."]
     accuracy = []
-    for data, n_workers in complete(costs):
-        own = Costs([cost for cost in costs if cost.training[:2] == (data, n_workers)])
-        parts.append(f"## {data}, {n_workers} workers\n\nBytes sent per worker and tree.")
-        parts += [own.bytes_table(), own.ratios(), own.proofs_table()]
+    for data, n_workers in dict.fromkeys(cost.pair for cost in costs):
+        own = Costs(costs, data, n_workers)
         exact, voting = (own.by_strategy[name][0] for name in (EXACT, VOTING))
+        title = f"## {data}, {n_workers} workers, {exact.setting}\n\nBytes sent per worker and tree."
+        parts += [title, own.bytes_table(), own.ratios(), own.proofs_table()]
         scores = [f"{exact.score:.5f}", f"{voting.score:.5f}", f"{voting.score - exact.score:+.5f}"]
         accuracy.append([data, str(n_workers), str(len(own.trees)), exact.metric, *scores, exact.model])
     header = ["data", "workers", "trees", "test metric", "exact voting, as serial", VOTING, "difference", "exact model"]
     parts.append(f"## Accuracy\n\n{markdown(header, accuracy)}")
     return "\n\n".join(parts)
-
-
-def complete(costs: list[TreeCost]) -> list[tuple[str, int]]:
-    """Data and workers of which every strategy was measured."""
-    known = {cost.training for cost in costs}
-    pairs = dict.fromkeys(cost.training[:2] for cost in costs)
-    return [pair for pair in pairs if all((*pair, name) in known for name in STRATEGIES)]
 
 
 def command() -> str:
@@ -384,42 +364,35 @@ def command() -> str:
     return shlex.join(["python", "benchmarks/exact_voting.py", *kept])
 
 
-# The figure
-
-
 def import_pyplot() -> Any:
     try:
-        import matplotlib
+        from matplotlib import pyplot
     except ImportError:
         raise SystemExit("--figure needs matplotlib; pip install matplotlib") from None
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
+    pyplot.switch_backend("Agg")  # to files, without a screen
     return pyplot
 
 
 def draw(costs: list[TreeCost], path: Path) -> None:
     """Bytes per tree, and below them how splits were proven, of the first data set; a column for each M."""
-    pyplot, pairs = import_pyplot(), complete(costs)
-    pairs = sorted(pair for pair in pairs if pair[0] == pairs[0][0])
-    size = (4.2 * len(pairs) + 0.8, 6.0)
-    figure, axes = pyplot.subplots(2, len(pairs), figsize=size, sharex=True, sharey="row", squeeze=False)
+    pairs = sorted({cost.pair for cost in costs if cost.data == costs[0].data})
+    figure, axes = import_pyplot().subplots(2, len(pairs), sharex=True, sharey="row", squeeze=False)
+    figure.set_size_inches(4.2 * len(pairs) + 0.8, 6.0)
     for (data, n_workers), (above, below) in zip(pairs, axes.T, strict=True):
-        own = Costs([cost for cost in costs if cost.training[:2] == (data, n_workers)])
+        own = Costs(costs, data, n_workers)
         for name in (DATA, EXACT, AUTO, VOTING):
             above.plot(own.trees, own.bytes[name] / 1e6, label=name, linewidth=1.2)
         above.set(yscale="log", title=f"{data}, {n_workers} workers")
         above.grid(alpha=0.3)
-        exact = own.by_strategy[EXACT]
-        counts = np.array([(cost.at_once, cost.rounded, cost.merged) for cost in exact], float).T
+        counts = np.array([(cost.at_once, cost.rounded, cost.merged) for cost in own.by_strategy[EXACT]], float).T
         labels = ["by the bounds alone", "after rounded sums", "after merging more"]
         shares = 100.0 * counts / np.maximum(counts.sum(axis=0), 1.0)
         below.stackplot(own.trees, shares, labels=labels, colors=["#4c9f70", "#e3b23c", "#c8553d"])
         below.set(xlabel="tree", ylim=(0, 100), xlim=(own.trees[0], max(own.trees[-1], own.trees[0] + 1)))
     axes[0, 0].set_ylabel("MB per worker and tree")
     axes[1, 0].set_ylabel("splits proven, %")
-    axes[0, -1].legend(fontsize="small")
-    axes[1, -1].legend(fontsize="small", loc="lower left")
+    for row, axis in enumerate(axes[:, 0]):
+        axis.legend(fontsize="small", loc=("center right", "lower left")[row])
     figure.tight_layout()
     figure.savefig(path, dpi=130)
 

@@ -15,6 +15,7 @@ BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
 import cluster  # noqa: E402
+import exact_voting  # noqa: E402
 import made_data  # noqa: E402
 import measure  # noqa: E402
 import network  # noqa: E402
@@ -164,3 +165,32 @@ def test_hosts_talk_at_the_given_rate_and_leave_nothing(tmp_path):
             hosts.on_each(["sh", str(program)], os.environ, 60.0)
         assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
     assert network.run("ip", "netns", "list") == before
+
+
+# The benchmark of exact voting
+
+
+def test_costs_of_exact_voting_tree_by_tree(tmp_path, monkeypatch):
+    """Parts of it, run one after another, come together in one report."""
+    kept, page = tmp_path / "costs.csv", tmp_path / "page.md"
+    small = "--only made --rows 2000 --test-rows 500 --features 50 --trees 12 --leaves 8 --top-k 2"
+    for n_workers in ("3", "2"):
+        places = ["--workers", n_workers, "--csv", str(kept), "--output", str(page)]
+        monkeypatch.setattr(sys, "argv", ["exact_voting.py", *small.split(), *places])
+        exact_voting.main()
+    costs = exact_voting.read_csv(kept)
+    assert [cost.pair[1] for cost in costs] == sorted(cost.pair[1] for cost in costs)
+    for n_workers in (2, 3):
+        own = exact_voting.Costs(costs, costs[0].data, n_workers)
+        # data is only measured at some trees, but was there at all of them: its model is that of exact voting.
+        assert [cost.tree for cost in own.by_strategy["data"]] == [1, 11]
+        assert len({own.by_strategy[name][-1].model for name in exact_voting.STRATEGIES if name != "voting"}) == 1
+        for name, certified in (("exact voting", True), ("exact voting, k auto", True), ("voting", False)):
+            assert [cost.tree for cost in own.by_strategy[name]] == list(range(1, 13))
+            assert {cost.splits for cost in own.by_strategy[name]} == {7 if certified else 0}
+        assert all(own.bytes["voting"] < own.bytes["exact voting"])
+        assert 0.7 < own.by_strategy["voting"][0].score < 1.0
+    text = page.read_text()
+    assert text.count("| 11-12 |") == 6  # of both numbers of workers: bytes, and proofs of both ways to choose k
+    assert f"--trees 12 --leaves 8 --top-k 2 --workers 2`; {exact_voting.environment()}" in text
+    assert "## made, 2,000 x 50, 3 workers, 8 leaves, k = 2\n" in text

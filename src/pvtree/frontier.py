@@ -153,10 +153,11 @@ class Frontier:
         self._evaluate_families(self.tree, WANT_BEST)
         kernels.take_best_groups(self.row_node, memory.n_groups, self.tree, memory.nodes, memory.best)
 
-    def local_gains(self, with_bounds: bool = False) -> np.ndarray:
+    def local_gains(self, rows: np.ndarray | None = None, with_bounds: bool = False) -> np.ndarray:
         """float64 (n_rows, n_features): of the best split by this worker's own rows, -inf where there is none.
 
-        ``with_bounds`` also finds ``bounds`` of the gain that they could contribute to.
+        Only of these rows of the frontier, if given. ``with_bounds`` also finds ``bounds`` of the gain that this worker's own
+        rows could contribute to.
         """
         memory = self.memory
         if len(self.local_sums) < len(memory.nodes) or len(self.gains) < memory.arrays["n_evaluated"]:
@@ -167,7 +168,11 @@ class Frontier:
         self.team.for_blocks(
             kernels.sum_locally, self.n_rows, self.row_node, self.tree, memory.nodes, self.local_sums, min_block=1
         )
+        is_open = memory.nodes["is_open"][self.row_node]
+        if rows is not None:
+            memory.nodes["is_open"][self.row_node[~rows]] = 0  # others are not searched
         self._evaluate_families(self.local, WANT_GAINS, self._room_for_bounds() if with_bounds else None)
+        memory.nodes["is_open"][self.row_node] = is_open
         return self.gains[: self.n_rows]
 
     def _room_for_bounds(self) -> tuple[np.ndarray, np.ndarray]:

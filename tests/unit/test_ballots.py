@@ -224,7 +224,7 @@ def test_ballots_are_as_short_as_the_features_allow(n_features: int, dtype: Any)
     gains[0, -1] = 1.0
     frontier: Any = SimpleNamespace(
         n_rows=1, n_features=n_features, is_open=np.array([True]), row_node=np.zeros(1, np.int64),
-        memory=SimpleNamespace(nodes=nodes), allowed=np.ones((1, n_features), np.uint8), local_gains=lambda: gains,
+        memory=SimpleNamespace(nodes=nodes), allowed=np.ones((1, n_features), np.uint8), local_gains=lambda *_: gains,
     )  # fmt: skip
     ballots = voting.top_k(frontier, 2)
     assert ballots.dtype == dtype

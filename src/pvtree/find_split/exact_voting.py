@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     from pvtree.frontier import Frontier
 
 # Attributes in doubt are merged in batches, those of the largest bounds first: one of them may win and settle the rest.
-_FIRST_BATCH, _GROWTH = 8, 4
+# So many of each owner.
+_FIRST_BATCH, _GROWTH = 1, 8
+# A node with so few rows for each worker merges everything: that is shorter than bounds and the doubts they leave. So do
+# the descendants of a node that came to merge such a share of its attributes: with fewer rows they know even less.
+_SMALL, _MOST_OF_ALL = 16, 0.5
 _AT_ONCE, _ROUNDED, _MERGED = range(3)
 
 
@@ -42,6 +46,7 @@ class ExactVoting(Voting):
         self.missed: list[np.ndarray] = []  # nodes whose winner was not elected
         self.n_rounded, self.n_extra = 0, 0
         self.bound_bytes, self.rounded_bytes, self.extra_bytes = 0, 0, 0
+        self.is_hopeless = np.zeros(0, bool)  # by node: whether too much was in doubt to vote on its descendants
         self.sent_by_level: list[int] = []
         self.n_open_by_level: list[int] = []
 
@@ -54,8 +59,11 @@ class ExactVoting(Voting):
             self._note_proven(frontier, np.full(frontier.n_rows, _AT_ONCE))
         else:
             # Local and global voting.
-            ballots = top_k(frontier, self.top_k, with_bounds=True)
-            elected = elect(np.stack(self.exchange.allgather(ballots, "ballots")), self.n_elected, frontier)
+            merges_all = self._merges_all(frontier)
+            rows = frontier.is_open & ~merges_all
+            ballots = top_k(frontier, self.top_k, rows, with_bounds=True)
+            elected = elect(np.stack(self.exchange.allgather(ballots, "ballots")), self.n_elected, frontier, rows)
+            elected = with_all_of(frontier, merges_all, elected)
             self.exchange.decide(elected.start, elected.feature)
             # Merge the elected histograms. Bounds of all other attributes travel along.
             proof = Proof(frontier, elected, self.exchange)
@@ -70,6 +78,14 @@ class ExactVoting(Voting):
 
     def _set_top_k(self, k: int) -> None:
         self.top_k, self.n_elected = k, max(1, int(self.election_size * k))
+
+    def _merges_all(self, frontier: Frontier) -> np.ndarray:
+        """By row: nodes that merge everything, because a vote would not save bytes."""
+        self.is_hopeless = np.pad(self.is_hopeless, (0, len(frontier.memory.nodes) - len(self.is_hopeless)))
+        if len(frontier.pairs):
+            self.is_hopeless[frontier.row_node] = np.repeat(self.is_hopeless[frontier.pairs], 2)
+        is_small = frontier.memory.nodes["n_rows"][frontier.row_node] <= _SMALL * self.exchange.comm.size
+        return frontier.is_open & (is_small | self.is_hopeless[frontier.row_node])
 
     def _prove(self, frontier: Frontier, elected: Elected, proof: Proof) -> None:
         """Rule out every attribute that was not elected, or merge it."""
@@ -91,13 +107,16 @@ class ExactVoting(Voting):
 
     def _settle(self, frontier: Frontier, proof: Proof, how: np.ndarray) -> None:
         """Merge what is still in doubt, until nothing is."""
-        n_each = _FIRST_BATCH
+        n_each, n_merged = _FIRST_BATCH, np.zeros(frontier.n_rows, np.int64)
         while True:
             more = proof.most_doubtful(n_each)
             if len(more.feature) == 0:
                 return
             self.exchange.decide(more.start, more.feature)
-            how[np.diff(more.start) > 0] = _MERGED
+            n_more = np.diff(more.start)
+            how[n_more > 0] = _MERGED
+            n_merged += n_more
+            self.is_hopeless[frontier.row_node] |= n_merged > _MOST_OF_ALL * frontier.n_allowed
             self.n_extra += len(more.feature)
             known = frontier.own_splits()
             self.merging.merge_more(frontier, more, "proofs")
@@ -137,6 +156,16 @@ class ExactVoting(Voting):
         )
         self.n_trees += 1
         self.by_level.learn(sent[3:], self.n_open_by_level)
+
+
+def with_all_of(frontier: Frontier, rows: np.ndarray, elected: Elected) -> Elected:
+    """The election, and all that these rows may use; an attribute that nobody named has no votes."""
+    if not rows.any():
+        return elected
+    votes = np.where(frontier.allowed & rows[:, None], 0, -1)
+    votes[np.repeat(np.arange(frontier.n_rows), np.diff(elected.start)), elected.feature] = elected.votes
+    row, feature = np.nonzero(votes >= 0)
+    return Elected(np.searchsorted(row, np.arange(frontier.n_rows + 1)), feature, votes[row, feature])
 
 
 class AuditedVoting(ExactVoting):

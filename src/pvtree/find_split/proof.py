@@ -15,11 +15,8 @@ from pvtree.dtypes import ENTROPY, N_BINS
 from pvtree.find_split.exchange import Exchange
 from pvtree.find_split.merging import Elected
 from pvtree.kernels import bound_wire
-try:
-    from pvtree.kernels import proof as kernels
-    from pvtree.kernels.rounded_sums import ROUNDS, Grid, most_bits, rounded_scratch
-except ImportError:
-    ROUNDS = ()
+from pvtree.kernels import proof as kernels
+from pvtree.kernels.rounded_sums import ROUNDS, Grid, most_bits, rounded_scratch
 from pvtree.kernels.wire import from_bytes, to_bytes
 
 if TYPE_CHECKING:
@@ -28,7 +25,8 @@ if TYPE_CHECKING:
 _OCTAVE_STEPS = bound_wire.octave_steps()
 # Many features in doubt are cheaper to add up in whole blocks: see post.py, which has the same measure.
 _SINGLY_BELOW = 1 / 3
-CANDIDATE = np.dtype([("row", np.int32), ("feature", np.int32), ("bound", np.float32)])
+# Rows of a node, for each worker. With fewer, the rows themselves take hardly more bytes than their rounded sums.
+_LEAST_ROUNDED = 128
 
 
 class Proof:
@@ -93,10 +91,14 @@ class Proof:
         return in_doubt
 
     def doubts_to_narrow(self) -> np.ndarray:
-        """Of these, what rounded sums may rule out. Where nothing has been found to beat, they cannot."""
+        """Of these, what rounded sums may rule out for fewer bytes than a histogram has.
+
+        Not where nothing has been found that a feature must beat, nor where workers have few rows.
+        """
         nodes = self.frontier.memory.nodes[self.frontier.row_node]
         has_rival = np.maximum(nodes["gain"], self.frontier.least_gain_split()) > -np.inf
-        return self.doubts() & has_rival[:, None] & self.can_round[self.rank :: self.size]
+        worth_it = has_rival & (nodes["n_rows"] >= _LEAST_ROUNDED * self.size)
+        return self.doubts() & worth_it[:, None] & self.can_round[self.rank :: self.size]
 
     def gather(self, own: np.ndarray) -> np.ndarray:
         """uint8 (n_rows, n_features) from every worker's flags of its own features."""
@@ -117,51 +119,40 @@ class Proof:
         """Lower ``upper`` by the sums of all workers, rounded outward; ``in_doubt`` is known to all."""
         frontier, memory = self.frontier, self.frontier.memory
         least = self.least_gains()
-        unit = np.sqrt(least / self.size)
-        n_by_worker = np.stack([in_doubt[:, to :: self.size].sum(axis=1) for to in range(self.size)])
-        most_features = int(n_by_worker.max(initial=0))
-        room = [int(sum(most_bits(n, memory.arrays["stride"]) for n in by_row)) // 64 + 2 for by_row in n_by_worker]
+        n_by_worker = np.stack([in_doubt[:, to :: self.size].sum(axis=1, dtype=np.int64) for to in range(self.size)])
+        room = most_bits(n_by_worker).sum(axis=1) // 64 + 2
         room[self.rank] = 0
         start = np.concatenate(([0], np.cumsum(room)))
         at, bits = np.zeros(self.size, np.int64), np.empty(start[-1], np.uint64)
-        sums = np.empty((2, most_features, N_BINS), np.int64)
-        scratch = rounded_scratch(most_features)
+        most_features = int(n_by_worker.max(initial=0))
+        sums, scratch = np.empty((2, most_features, N_BINS), np.int64), rounded_scratch()
+        known = (in_doubt, least, frontier.row_node, frontier.tree, memory.nodes, memory.scratch[0], grid)
 
         def write(first_row: int, last_row: int) -> None:
             kernels.write_rounded(
-                first_row, last_row, self.size, self.rank, in_doubt, unit, frontier.aims, frontier.row_node,
-                frontier.tree, memory.nodes, memory.scratch[0], *grid, start, at, bits, sums, scratch,
+                first_row, last_row, self.size, self.rank, *known, start, at, bits, sums, scratch
             )  # fmt: skip
 
         many = in_doubt.sum(axis=1) >= _SINGLY_BELOW * frontier.n_features
         frontier.with_histograms(many & (memory.nodes["slot"][frontier.row_node] < 0), write)
         messages = [to_bytes(bits[start[to] : start[to + 1]], int(at[to])) for to in range(self.size)]
-        received = self.exchange.alltoall(messages, "proofs")
-        words = [from_bytes(message) for message in received]
+        words = [from_bytes(message) for message in self.exchange.alltoall(messages, "proofs")]
         start = np.concatenate(([0], np.cumsum([len(each) for each in words])))
+        intervals = np.empty((4, most_features, N_BINS))
         kernels.read_rounded(
-            self.size, self.rank, in_doubt, unit, frontier.aims, frontier.row_node, frontier.tree, memory.nodes,
-            memory.scratch[0], *grid, start, np.concatenate(words), sums, np.empty((4, most_features, N_BINS)), scratch,
-            self.upper,
+            self.size, self.rank, *known, start, np.concatenate(words), sums, intervals, scratch, self.upper
         )  # fmt: skip
 
     # What remains
 
     def most_doubtful(self, n_each: int) -> Elected:
-        """At every row the features of the largest bounds that are still in doubt, of all workers."""
+        """At every row, of each worker's features the ``n_each`` of the largest bounds that are still in doubt."""
         in_doubt = self.doubts()
-        order = np.argsort(np.where(in_doubt, -self.upper, np.inf), axis=1, kind="stable")[:, :n_each]
-        row, at = np.nonzero(np.take_along_axis(in_doubt, order, axis=1))
-        own = np.empty(len(row), CANDIDATE)
-        own["row"], own["feature"] = row, order[row, at] * self.size + self.rank
-        own["bound"] = self.upper[row, order[row, at]]
-        found = np.concatenate(self.exchange.allgather(own, "proofs"))
-        found = found[np.lexsort((found["feature"], -found["bound"], found["row"]))]
-        place = np.arange(len(found)) - np.searchsorted(found["row"], found["row"])
-        found = found[place < n_each]
-        found = found[np.lexsort((found["feature"], found["row"]))]
-        start = np.searchsorted(found["row"], np.arange(self.frontier.n_rows + 1))
-        return Elected(start, found["feature"].astype(np.int64))
+        if n_each < in_doubt.shape[1]:
+            order = np.argsort(np.where(in_doubt, -self.upper, np.inf), axis=1, kind="stable")
+            np.put_along_axis(in_doubt, order[:, n_each:], False, axis=1)
+        row, feature = np.nonzero(self.gather(in_doubt))
+        return Elected(np.searchsorted(row, np.arange(self.frontier.n_rows + 1)), feature)
 
     def settle(self, merged: Elected) -> None:
         """These features have been merged, and are in doubt no longer."""

@@ -63,21 +63,26 @@ class Voting(Together):
         self.votes.append(Votes(by_all, by_half, len(votes) - by_all - by_half))
 
 
-def top_k(frontier: Frontier, k: int, with_bounds: bool = False) -> np.ndarray:
-    """This worker's ballots: for each open node the features of the largest local gain, best first."""
+def top_k(frontier: Frontier, k: int, rows: np.ndarray | None = None, with_bounds: bool = False) -> np.ndarray:
+    """This worker's ballots: for each open node the features of the largest local gain, best first.
+
+    Only of these rows of the frontier, where not all vote.
+    """
+    rows = frontier.is_open if rows is None else rows
     n_features = frontier.n_features
     dtype = np.uint16 if n_features < np.iinfo(np.uint16).max else np.uint32
     ballots = np.empty((frontier.n_rows, min(k, n_features)), dtype)
-    gains = frontier.local_gains(with_bounds)
+    gains = frontier.local_gains(rows, with_bounds)
     kernels.top_k(
         0, frontier.n_rows, frontier.row_node, frontier.memory.nodes, gains, frontier.allowed,
         np.iinfo(dtype).max, ballots,
     )  # fmt: skip
-    return ballots[frontier.is_open]
+    return ballots[rows]
 
 
-def elect(ballots: np.ndarray, n_elected: int, frontier: Frontier) -> Elected:
-    """TopKByMajority of (workers, open nodes, k) ballots."""
+def elect(ballots: np.ndarray, n_elected: int, frontier: Frontier, rows: np.ndarray | None = None) -> Elected:
+    """TopKByMajority of (workers, open nodes, k) ballots, or of those rows of the frontier that voted."""
+    rows = frontier.is_open if rows is None else rows
     n_workers, n_open, k = ballots.shape
     most = n_open * min(n_elected, n_workers * k)
     start = np.zeros(n_open + 1, np.int64)
@@ -85,7 +90,7 @@ def elect(ballots: np.ndarray, n_elected: int, frontier: Frontier) -> Elected:
     n = kernels.elect(
         ballots, frontier.n_features, n_elected, np.iinfo(ballots.dtype).max, start, feature, votes
     )  # fmt: skip
-    # Nodes that are not open elect nothing.
+    # Other rows elect nothing.
     counts = np.zeros(frontier.n_rows, np.int64)
-    counts[frontier.is_open] = np.diff(start)
+    counts[rows] = np.diff(start)
     return Elected(np.concatenate(([0], np.cumsum(counts))), feature[:n], votes[:n])

@@ -120,6 +120,11 @@ def bound_ordered(fields, n_bins, totals, aims, tree):
         for j in range(tree.n_fields):
             left[j] = fields[j * N_BINS] if missing_left else ZERO
         for b in range(1, n_bins + 1):
+            n_here = ZERO
+            for j in range(tree.n_planes):
+                n_here += fields[j * N_BINS + b]
+            if n_here == 0 and b > 1:  # the same rows on the left as before
+                continue
             for j in range(tree.n_fields):
                 left[j] += fields[j * N_BINS + b]
                 right[j] = totals[j] - left[j]

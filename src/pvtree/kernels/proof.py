@@ -8,7 +8,7 @@ from pvtree.dtypes import ENTROPY, N_BINS, ZERO
 from pvtree.kernels.intrinsics import int64_at
 from pvtree.kernels.jit import njit
 from pvtree.kernels.messages import local_histogram
-from pvtree.kernels.rounded_bound import bound_of_intervals
+from pvtree.kernels.rounded_bound import bound_of_intervals, rounding_unit
 from pvtree.kernels.rounded_sums import add_exact, add_rounded, put_rounded
 from pvtree.kernels.split import decode_feature
 
@@ -45,6 +45,86 @@ def sum_by_position(node, feature, tree, nodes, scratch, g, h):
 
 
 @njit
-def aim_of(aims, row, tree):
-    """The slope against which sums are rounded; of two classes, the second one's share."""
-    return np.exp(aims[row, 1]) if tree.criterion == ENTROPY else aims[row, 0]
+def slope_of(node, tree):
+    """G / (H + lambda) of a node, against which sums are rounded; of two classes, the share of the second."""
+    sums = int64_at(tree.sums, (tree.n_nodes, tree.n_fields))[node]
+    g = np.float64(sums[tree.n_fields - 1])
+    if tree.criterion == ENTROPY:
+        return g / np.float64(sums[tree.n_fields - 2] + sums[tree.n_fields - 1])
+    h = sums[tree.hess_field] + tree.reg_lambda / tree.hess_scale
+    return g / h if h > 0.0 else 0.0
+
+
+@njit
+def sum_features(node, features, n, tree, nodes, scratch, sums, n_bins):
+    """The sums by position of n features at a node, in sums[0 for g, 1 for h, i, position], and their bins."""
+    all_bins = int64_at(tree.n_bins, tree.n_features)
+    for i in range(n):
+        n_bins[i] = all_bins[features[i]]
+        sum_by_position(node, features[i], tree, nodes, scratch, sums[0, i], sums[1, i])
+
+
+@njit
+def write_rounded(
+    first_row, last_row, n_workers, rank, in_doubt, least, row_node, trees, nodes, scratches, grid, message_start, at,
+    bits, sums, rounded_scratch,
+):  # fmt: skip
+    """Append the sums of features in doubt at rows first_row:last_row to the messages for their owners.
+
+    The message for worker m begins at word message_start[m] of ``bits`` and is at[m] bits long.
+    """
+    tree, scratch = trees[0], scratches[0]
+    features, n_bins = np.empty(in_doubt.shape[1], np.int64), np.empty(in_doubt.shape[1], np.int64)
+    for row in range(first_row, last_row):
+        node = row_node[row]
+        slope = slope_of(node, tree)
+        unit = rounding_unit(least[row], n_workers, slope, tree.criterion == ENTROPY)
+        for to in range(n_workers):
+            n = own_features(row, to, n_workers, in_doubt, features) if to != rank else ZERO
+            if n > 0:
+                sum_features(node, features, n, tree, nodes, scratch, sums, n_bins)
+                own = bits[message_start[to] : message_start[to + 1]]
+                at[to] = put_rounded(
+                    sums[0], sums[1], n_bins, n, slope, unit, grid, own, at[to], rounded_scratch
+                )  # fmt: skip
+
+
+@njit
+def read_rounded(
+    n_workers, rank, in_doubt, least, row_node, trees, nodes, scratches, grid, message_start, data, sums, intervals,
+    rounded_scratch, upper,
+):  # fmt: skip
+    """Lower upper[row, own feature] to what the sums of all workers allow, those of this worker being exact."""
+    tree, scratch = trees[0], scratches[0]
+    features, n_bins = np.empty(in_doubt.shape[1], np.int64), np.empty(in_doubt.shape[1], np.int64)
+    node_sums = int64_at(tree.sums, (tree.n_nodes, tree.n_fields))
+    is_entropy = tree.criterion == ENTROPY
+    penalty, alpha = tree.reg_lambda / tree.hess_scale, tree.reg_alpha / tree.grad_scale
+    least_hess = tree.min_hess / tree.hess_scale
+    at = np.zeros(n_workers, np.int64)
+    low_x, high_x, low_h, high_h = intervals[0], intervals[1], intervals[2], intervals[3]
+    for row in range(len(row_node)):
+        n = own_features(row, rank, n_workers, in_doubt, features)
+        if n == 0:
+            continue
+        node = row_node[row]
+        slope = slope_of(node, tree)
+        unit = rounding_unit(least[row], n_workers, slope, is_entropy)
+        intervals[:, :n] = 0.0
+        sum_features(node, features, n, tree, nodes, scratch, sums, n_bins)
+        add_exact(sums[0], sums[1], n_bins, n, slope, low_x, high_x, low_h, high_h)
+        for other in range(n_workers):
+            if other != rank:
+                own = data[message_start[other] : message_start[other + 1]]
+                at[other] = add_rounded(
+                    own, at[other], n_bins, n, slope, unit, grid, low_x, high_x, low_h, high_h, rounded_scratch
+                )  # fmt: skip
+        g_total = node_sums[node, tree.n_fields - 1]
+        h_total = node_sums[node, tree.n_fields - 2] + g_total if is_entropy else node_sums[node, tree.hess_field]
+        for i in range(n):
+            bound = bound_of_intervals(
+                low_x[i], high_x[i], low_h[i], high_h[i], n_bins[i], g_total, h_total, slope, penalty, alpha,
+                least_hess, is_entropy,
+            )  # fmt: skip
+            at_feature = features[i] // n_workers
+            upper[row, at_feature] = min(upper[row, at_feature], bound)

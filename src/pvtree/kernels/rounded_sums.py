@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pvtree.dtypes import N_BINS, ONE, ZERO
+from pvtree.kernels.elementary import inlined
 from pvtree.kernels.jit import njit
 from pvtree.kernels.wire_bits import bit_length, get_bits, low_bits, peek, put_bits, unzigzag, zigzag
 
@@ -32,10 +33,10 @@ class Grid(NamedTuple):
 
 # Tunnels of h are placed on a grid so many times as fine as they are wide, those of x likewise: a finer one costs as
 # much in larger numbers as it saves in moves.
-_PLACES_H, _PLACES_X = 8, 4
+_PLACES_H, _PLACES_X = 4, 4
 # Below this share of a worker's hessian, and as near to all of it, h is one level: hardly any feature's best split is
 # there, and the interval is still short beside the sum over all workers.
-_LEAST_FRACTION = 1e-3
+_LEAST_FRACTION = 2e-3
 # f (1 - f) hardly depends on f around 1/2, so levels may be up to so many times as wide there.
 _WIDEST = 2.0
 
@@ -57,28 +58,32 @@ def make_grid(step: float, spread: float) -> Grid:
 
 
 # A coarse round for all, a fine one for what it leaves open.
-ROUNDS: tuple[Grid, ...] = (make_grid(0.75, 0.5), make_grid(0.4, 0.35))
+ROUNDS: tuple[Grid, ...] = (make_grid(0.75, 0.5), make_grid(0.35, 0.35))
 
-# Rows of the scratch. By position: the level of h if all bins had equally many rows, how near the ends it is, the lowest
-# and highest place that a tunnel may have, and where the two tunnels are. By kind of event: its chance, how often seen.
-_COURSE, _NEARNESS, _LOWEST, _HIGHEST, _H_PLACES, _X_PLACES, _CHANCES, _SEEN = (np.int64(row) for row in range(8))
+# Rows of the scratch. By position: the course of the tunnel of h, and how near the ends it is. By run of each tunnel:
+# where it stops, and its place (which has a value for each position when reading). By kind of event: its chance.
+# The rest is a list of events.
+_COURSE, _NEARNESS, _H_STOPS, _X_STOPS, _H_PLACES, _X_PLACES, _CHANCES, _EVENTS = (np.int64(row) for row in range(8))
 
 # Kinds of events. For each there is a chance, learnt from the message itself. Whether a tunnel moves depends on how
 # near the end of the bins it is (9 kinds), where one bin more is a large part of the rows, and on its last move (4).
 _H_MOVES, _X_MOVES = np.int64(0), np.int64(36)
-_H_UP, _X_UP, _IS_SKIPPED, _HAS_MISSING, _G_IS_NEGATIVE, _EVEN = (np.int64(kind) for kind in range(72, 78))
+_H_UP, _X_UP, _IS_SKIPPED, _HAS_MISSING, _G_IS_NEGATIVE, _DIGIT = (np.int64(kind) for kind in range(72, 78))
 # Numbers: a kind for every digit that tells their length, and for every length for the first digit behind the one.
 _H_BY, _X_BY, _H_MISSING, _G_MISSING = (np.int64(kind) for kind in (78, 110, 142, 192))
+_H_HALVES, _X_HALVES = np.int64(240), np.int64(246)  # by the length of what is halved, of 2 to 7 binary digits
+_H_KINDS, _X_KINDS = (_H_MOVES, _H_HALVES, _H_UP, _H_BY), (_X_MOVES, _X_HALVES, _X_UP, _X_BY)
 _SMALL_LENGTHS, _LARGE_LENGTHS = np.int64(16), np.int64(25)
 _MOST_LENGTH = np.int64(62)
 
-# A feature with more moves is cheaper to merge.
-_MOST_MOVES = np.int64(192)
+# Of both tunnels of a feature. With more it is cheaper to merge.
+_MOST_RUNS = np.int64(128)
 _FARTHEST = np.int64(1 << 20)  # places from the course
-# Once the features so far took more bits than this each, which full histograms hardly do, further ones are skipped.
-_BITS_EACH = np.int64(2720)
-# Of one feature: no event takes more than 12 bits, see put_event; moves of 21 digits, and two large numbers.
-_BITS_OF_ONE = np.int64(12 * (2 * 256 + 8 + 192 * 44 + 4 * 64))
+# Features are skipped while those before took more bits than this each, for which they could be merged.
+_BITS_EACH = np.int64(2048)
+# Of one feature: an event a position and tunnel, moves with 6 halvings, a sign and twice 21 digits, and two numbers.
+_MOST_EVENTS = np.int64(2 * 256 + 128 * 50 + 4 * 64)
+_BITS_OF_ONE = 12 * _MOST_EVENTS  # see _put_events
 _HEADER_BITS = np.int64(2 * (7 + 64) + 64)
 
 # Relative errors of float64. x may be wrong by as many times |g| + |slope| h, a sum of two terms by as many times it.
@@ -87,7 +92,7 @@ _X_ERROR, _SUM_ERROR = 2.0**-50, 2.0**-51
 
 def rounded_scratch() -> np.ndarray:
     """What the kernels here need to work in; one per thread."""
-    return np.zeros((8, N_BINS), np.int64)
+    return np.zeros((_EVENTS + -(-_MOST_EVENTS // N_BINS), N_BINS), np.int64)
 
 
 @njit
@@ -96,78 +101,87 @@ def most_bits(n_features):
     return _HEADER_BITS + n_features * _BITS_EACH + _BITS_OF_ONE
 
 
-@njit
-def rounding_unit(threshold, n_workers, slope, is_entropy):
-    """The ``unit`` of a node for which x of standard width in all workers gives a score near the threshold."""
-    # Around pure chance, information gain is the second-order gain over twice the variance of the class.
-    variance = 2.0 * slope * (1.0 - slope) if is_entropy else 1.0
-    return math.sqrt(max(threshold * variance, 0.0) / n_workers)
-
-
 # ---- Events as a range code. An event with chance p takes about -log2(p) bits: both sides keep a range of 32-bit
 # numbers, an event leaves its share of it, and leading bytes that are settled are sent.
 
 _TOP, _ALL = np.int64(0xFF000000), np.int64(0xFFFFFFFF)
 _CERTAIN = np.int64(1 << 16)
 _LEAST_CHANCE = np.int64(32)
-# An n-th event of its kind moves the chance by 1 / (n + 1.5) towards what happened, at last by 1 / 64.
-_RATES = np.array([np.int64(65536 / (n + 2.5)) for n in range(62)], np.int64)
-_LAST_RATE = np.int64(61)
+# The first event of its kind moves the chance half the way to what happened; later ones less, at last a 64th of it.
+_MOST_SEEN = np.int64(31)
+_SEEN_BITS, _SEEN_MASK = np.int64(6), np.int64(63)
 
 
 @njit
-def _forget(scratch):
-    """Chances before the first event, near what they become."""
-    chances, seen = scratch[_CHANCES], scratch[_SEEN]
+def _forget(chances):
+    """Chances before the first event, near what they become; the low bits count the events seen."""
     for kind in range(N_BINS):
-        chances[kind] = _CERTAIN >> ONE
-        seen[kind] = ZERO
+        chances[kind] = (_CERTAIN >> ONE) << _SEEN_BITS
     for kind in range(2 * _X_MOVES):
-        chances[kind] = _CERTAIN >> np.int64(3)
-    chances[_IS_SKIPPED] = chances[_HAS_MISSING] = _CERTAIN >> np.int64(3)
+        chances[kind] = (_CERTAIN >> np.int64(3)) << _SEEN_BITS
+    chances[_IS_SKIPPED] = chances[_HAS_MISSING] = (_CERTAIN >> np.int64(3)) << _SEEN_BITS
+
+
+# Arrays are passed to no function inside the loops below: counting the references to them would take most of the time.
+
+
+@inlined
+def _divide(low, high, state):
+    """The last number of the range that says that the event happened."""
+    return low + (((high - low) * (state >> _SEEN_BITS)) >> np.int64(16))
+
+
+@inlined
+def _shrunk(low, high, middle, happened):
+    """What an event leaves of the range. Without a branch, as here and below: what has a chance is hard to predict."""
+    return low + ((middle + ONE - low) & (happened - ONE)), high + ((middle - high) & -happened)
+
+
+@inlined
+def _learnt(state, happened):
+    seen, chance = state & _SEEN_MASK, state >> _SEEN_BITS
+    target = _LEAST_CHANCE + happened * (_CERTAIN - 2 * _LEAST_CHANCE)  # never passed, as the rate is below 1
+    chance += (target - chance) >> bit_length(seen + ONE)
+    return (chance << _SEEN_BITS) | min(seen + ONE, _MOST_SEEN)
 
 
 @njit
-def _learn(event, kind, scratch):
-    chance, n = scratch[_CHANCES, kind], scratch[_SEEN, kind]
-    target = _CERTAIN if event else ZERO
-    chance += ((target - chance) * _RATES[n]) >> np.int64(16)
-    scratch[_CHANCES, kind] = min(max(chance, _LEAST_CHANCE), _CERTAIN - _LEAST_CHANCE)
-    scratch[_SEEN, kind] = min(n + ONE, _LAST_RATE)
+def _put_events(events, n, chances, out, bit, low, high):
+    """Write n events, each listed as twice its kind, and one more if it happened.
 
-
-@njit
-def _put_event(event, kind, scratch, out, bit, low, high):
-    """Write whether an event happened. The range shrinks to 1 / 4096 of it at worst, as no chance is below 1 / 2048
-    and a short range is divided to within one; so it costs no more than 12 bits."""
-    middle = low + (((high - low) * scratch[_CHANCES, kind]) >> np.int64(16))
-    if event:
-        high = middle
-    else:
-        low = middle + ONE
-    if kind != _EVEN:
-        _learn(event, kind, scratch)
-    while (low ^ high) & _TOP == 0:
-        bit = put_bits(out, bit, high >> np.int64(24), np.int64(8))
-        low, high = (low << np.int64(8)) & _ALL, ((high << np.int64(8)) & _ALL) | np.int64(255)
+    The range shrinks to 1 / 4096 of it at worst, as no chance is below 1 / 2048 and a short range is divided to
+    within one: so none costs more than 12 bits.
+    """
+    for i in range(n):
+        kind, happened = events[i] >> ONE, events[i] & ONE
+        state = chances[kind]
+        middle = _divide(low, high, state)
+        low, high = _shrunk(low, high, middle, happened)
+        chances[kind] = _learnt(state, happened)
+        while (low ^ high) & _TOP == 0:
+            bit = put_bits(out, bit, high >> np.int64(24), np.int64(8))
+            low, high = (low << np.int64(8)) & _ALL, ((high << np.int64(8)) & _ALL) | np.int64(255)
     return bit, low, high
 
 
 @njit
-def _get_event(kind, scratch, data, bit, low, high, code):
-    middle = low + (((high - low) * scratch[_CHANCES, kind]) >> np.int64(16))
-    event = code <= middle
-    if event:
-        high = middle
-    else:
-        low = middle + ONE
-    if kind != _EVEN:
-        _learn(event, kind, scratch)
+def _get_bytes(data, bit, low, high, code):
     while (low ^ high) & _TOP == 0:
         code = ((code << np.int64(8)) & _ALL) | get_bits(data, bit, np.int64(8))
         bit += np.int64(8)
         low, high = (low << np.int64(8)) & _ALL, ((high << np.int64(8)) & _ALL) | np.int64(255)
-    return event, bit, low, high, code
+    return bit, low, high, code
+
+
+@njit
+def _get_event(kind, chances, data, bit, low, high, code):
+    state = chances[kind]
+    middle = _divide(low, high, state)
+    happened = np.int64(code <= middle)
+    low, high = _shrunk(low, high, middle, happened)
+    chances[kind] = _learnt(state, happened)
+    bit, low, high, code = _get_bytes(data, bit, low, high, code)
+    return happened == ONE, bit, low, high, code
 
 
 @njit
@@ -182,33 +196,34 @@ def _last_bytes(low, high):
 
 
 @njit
-def _put_number(number, kind, n_lengths, scratch, out, bit, low, high):
-    """A number from 0 to 2**62: how many digits number + 1 has, and all but the first."""
+def _list_number(number, kind, n_lengths, events, n):
+    """A number from 0 to 2**62: how many digits number + 1 has, and all but the first. Returns the end of the list."""
     digits = number + ONE
     length = bit_length(digits) - ONE
-    for i in range(length):
-        bit, low, high = _put_event(True, kind + min(i, n_lengths - ONE), scratch, out, bit, low, high)
-    if length < _MOST_LENGTH:
-        bit, low, high = _put_event(False, kind + min(length, n_lengths - ONE), scratch, out, bit, low, high)
+    for i in range(min(length + ONE, _MOST_LENGTH)):
+        events[n] = 2 * (kind + min(i, n_lengths - ONE)) + np.int64(i < length)
+        n += ONE
+    of = kind + n_lengths + min(length, n_lengths) - ONE
     for i in range(length - ONE, -ONE, -ONE):
-        of = kind + n_lengths + min(length, n_lengths) - ONE if i == length - ONE else _EVEN
-        bit, low, high = _put_event((digits >> np.int64(i)) & ONE == ONE, of, scratch, out, bit, low, high)
-    return bit, low, high
+        events[n] = 2 * of + ((digits >> np.int64(i)) & ONE)
+        of = _DIGIT
+        n += ONE
+    return n
 
 
 @njit
-def _get_number(kind, n_lengths, scratch, data, bit, low, high, code):
+def _get_number(kind, n_lengths, chances, data, bit, low, high, code):
     length = ZERO
     while length < _MOST_LENGTH:
         of = kind + min(length, n_lengths - ONE)
-        more, bit, low, high, code = _get_event(of, scratch, data, bit, low, high, code)
+        more, bit, low, high, code = _get_event(of, chances, data, bit, low, high, code)
         if not more:
             break
         length += ONE
     digits = ONE
     for i in range(length):
-        of = kind + n_lengths + min(length, n_lengths) - ONE if i == 0 else _EVEN
-        digit, bit, low, high, code = _get_event(of, scratch, data, bit, low, high, code)
+        of = kind + n_lengths + min(length, n_lengths) - ONE if i == 0 else _DIGIT
+        digit, bit, low, high, code = _get_event(of, chances, data, bit, low, high, code)
         digits = (digits << ONE) | np.int64(digit)
     return digits - ONE, bit, low, high, code
 
@@ -225,139 +240,176 @@ def _set_course(n_bins, grid, scratch):
         fraction = p / n_bins
         while i < last and grid.fractions[i + 1] <= fraction:
             i += ONE
-        course[p] = i - grid.width // 2
+        course[p] = i - (grid.width >> ONE)
         nearness[p] = min(p, n_bins - p)
 
 
+@inlined
+def _kind_of_move(moves, near, age):
+    recent = np.int64(4 * age >= near) + np.int64(2 * age >= near) + np.int64(age >= near)
+    return moves + 4 * min(bit_length(near), np.int64(8)) + recent
+
+
+@inlined
+def _stretch(near, rest):
+    """How many positions one event speaks of: more in the middle, where a bin more hardly changes the sums."""
+    return min(max(near >> ONE, ONE), rest)
+
+
+@inlined
+def _half_of(p, n, is_first):
+    half = n >> ONE
+    return p + (half & (is_first - ONE)), half + ((n & ONE) & (is_first - ONE))
+
+
+# Events of a tunnel: does it move within a stretch of positions? If so, in its first half, and so on down to one
+# position; then where to. That takes a third of the events that one for each position would take.
+
+
 @njit
-def _place_tunnel(n_bins, place, scratch):
-    """Choose places between the lowest and the highest of each position; returns the number of moves."""
-    lowest, highest = scratch[_LOWEST], scratch[_HIGHEST]
-    now, n_moves, p = ZERO, ZERO, ONE
+def _list_tunnel(n_bins, stops, places, nearness, kinds, events, n_events):
+    moves, halves, up, by = kinds
+    now, moved, p, run = ZERO, ZERO, ONE, ZERO
+    to = ONE  # where the next move is, to the place of ``run``
+    if places[0] == now:
+        to, run = stops[0], ONE
     while p < n_bins:
-        low, high, stop = lowest[p], highest[p], p + ONE
-        while stop < n_bins and max(low, lowest[stop]) <= min(high, highest[stop]):
-            low, high = max(low, lowest[stop]), min(high, highest[stop])
-            stop += ONE
-        to = min(max(now, low), high)  # the shortest move is the cheapest
-        n_moves += np.int64(to != now)
-        now = to
-        for i in range(p, stop):
+        n = _stretch(nearness[p], n_bins - p)
+        events[n_events] = 2 * _kind_of_move(moves, nearness[p], p - moved) + np.int64(to < p + n)
+        n_events += ONE
+        if to >= p + n:
+            p += n
+            continue
+        while n > 1:
+            half = n >> ONE
+            is_first = np.int64(to < p + half)
+            events[n_events] = 2 * (halves + bit_length(n)) + is_first
+            n_events += ONE
+            p, n = _half_of(p, n, is_first)
+        by_how_much = places[run] - now
+        events[n_events] = 2 * up + np.int64(by_how_much > 0)
+        n_events = _list_number(abs(by_how_much) - ONE, by, _SMALL_LENGTHS, events, n_events + ONE)
+        now, moved, to = places[run], p, stops[run]
+        run += ONE
+        p += ONE
+    return n_events
+
+
+@njit
+def _get_tunnel(n_bins, place, nearness, kinds, chances, data, bit, low, high, code):
+    moves, halves, up, by = kinds
+    now, moved, p, done = ZERO, ZERO, ONE, ONE
+    while p < n_bins:
+        n = _stretch(nearness[p], n_bins - p)
+        kind = _kind_of_move(moves, nearness[p], p - moved)
+        state = chances[kind]
+        middle = _divide(low, high, state)
+        is_moved = np.int64(code <= middle)
+        low, high = _shrunk(low, high, middle, is_moved)
+        chances[kind] = _learnt(state, is_moved)
+        if (low ^ high) & _TOP == 0:
+            bit, low, high, code = _get_bytes(data, bit, low, high, code)
+        if is_moved == 0:
+            p += n
+            continue
+        while n > 1:
+            kind = halves + bit_length(n)
+            state = chances[kind]
+            middle = _divide(low, high, state)
+            is_first = np.int64(code <= middle)
+            low, high = _shrunk(low, high, middle, is_first)
+            chances[kind] = _learnt(state, is_first)
+            if (low ^ high) & _TOP == 0:
+                bit, low, high, code = _get_bytes(data, bit, low, high, code)
+            p, n = _half_of(p, n, is_first)
+        is_up, bit, low, high, code = _get_event(up, chances, data, bit, low, high, code)
+        number, bit, low, high, code = _get_number(by, _SMALL_LENGTHS, chances, data, bit, low, high, code)
+        for i in range(done, p):
             place[i] = now
-        p = stop
-    return n_moves
-
-
-@njit
-def _put_tunnel(n_bins, place, moves, up, by, scratch, out, bit, low, high):
-    nearness = scratch[_NEARNESS]
-    now, age = ZERO, ZERO
-    for p in range(1, n_bins):
-        near = nearness[p]
-        kind = moves + 4 * min(bit_length(near), np.int64(8))
-        kind += np.int64(4 * age >= near) + np.int64(2 * age >= near) + np.int64(age >= near)
-        difference = place[p] - now
-        bit, low, high = _put_event(difference != 0, kind, scratch, out, bit, low, high)
-        age += ONE
-        if difference != 0:
-            bit, low, high = _put_event(difference > 0, up, scratch, out, bit, low, high)
-            bit, low, high = _put_number(abs(difference) - ONE, by, _SMALL_LENGTHS, scratch, out, bit, low, high)
-            now, age = place[p], ZERO
-    return bit, low, high
-
-
-@njit
-def _get_tunnel(n_bins, place, moves, up, by, scratch, data, bit, low, high, code):
-    nearness = scratch[_NEARNESS]
-    now, age = ZERO, ZERO
-    for p in range(1, n_bins):
-        near = nearness[p]
-        kind = moves + 4 * min(bit_length(near), np.int64(8))
-        kind += np.int64(4 * age >= near) + np.int64(2 * age >= near) + np.int64(age >= near)
-        event, bit, low, high, code = _get_event(kind, scratch, data, bit, low, high, code)
-        age += ONE
-        if event:
-            is_up, bit, low, high, code = _get_event(up, scratch, data, bit, low, high, code)
-            n, bit, low, high, code = _get_number(by, _SMALL_LENGTHS, scratch, data, bit, low, high, code)
-            n = min(n, 2 * _FARTHEST) + ONE
-            now = min(max(now + n if is_up else now - n, -_FARTHEST), _FARTHEST)  # a broken message may say anything
-            age = ZERO
-        place[p] = now
+        now += number + ONE if is_up else -number - ONE
+        now, moved, done = min(max(now, -_FARTHEST), _FARTHEST), p, p  # a broken message may say anything
+        p += ONE
+    for i in range(done, n_bins):
+        place[i] = now
     return bit, low, high, code
 
 
-@njit
-def _h_at(level, grid, all_h):
-    """Both ends of the tunnel of h at a level, which may lie outside the table."""
-    last = len(grid.fractions) - ONE
-    low, high = min(max(level, ZERO), last), min(max(level + grid.width, ZERO), last)
-    return all_h * grid.fractions[low], all_h * grid.fractions[high]
+@inlined
+def _clip(level, last):
+    """A tunnel may reach over the ends of the table."""
+    return min(max(level, ZERO), last)
 
 
-@njit
-def _x_at(level, grid, all_x, scale):
-    """The middle and the width of the tunnel of x, of which 0 is the place, for the level of h."""
-    middle = min(max(level + (grid.width >> ONE), ZERO), len(grid.fractions) - ONE)
-    return all_x * grid.fractions[middle], scale * grid.roots[middle]
-
-
-@njit
+@inlined
 def _x_ends(middle, width, place):
     low = middle + (place * (1.0 / _PLACES_X) - 0.5) * width
     return low, low + width
 
 
-@njit
+@inlined
 def _x_of(g, h, slope):
     """g - slope h, and how far from the exact value that may be."""
     product = slope * np.float64(h)
     return np.float64(g) - product, _X_ERROR * (abs(np.float64(g)) + abs(product))
 
 
+# A tunnel stays at one place for a run of positions, as long as there is a place that suits all of them. The next place
+# is the nearest that suits the next run: the shortest move is the cheapest. The last run stops at n_bins.
+
+
 @njit
-def _plan_h(h, j, n_bins, all_h, grid, scratch):
-    """Place the tunnel of h; returns the moves, more than allowed if it cannot be placed."""
-    course, lowest, highest, place = scratch[_COURSE], scratch[_LOWEST], scratch[_HIGHEST], scratch[_H_PLACES]
-    fractions, last = grid.fractions, len(grid.fractions) - ONE
-    below, above = ZERO, ZERO  # the last level that is not above h, and the first that is not below
+def _plan_h(h, j, n_bins, grid, scratch):
+    """List the runs of the tunnel of h; returns how many, more than allowed if these are no sums of hessians."""
+    course, stops, places = scratch[_COURSE], scratch[_H_STOPS], scratch[_H_PLACES]
+    fractions, width, last = grid.fractions, grid.width, len(grid.fractions) - ONE
+    all_h, before, n_odd = np.float64(h[j, n_bins]), 0.0, ZERO
+    n, now, lowest, highest = ZERO, ZERO, -_FARTHEST, _FARTHEST
+    below = ZERO  # the last level that is not above h
     for p in range(1, n_bins):
         value = np.float64(h[j, p])
+        n_odd += np.int64(value < before)
+        before = value
         while below < last and all_h * fractions[below + 1] <= value:
             below += ONE
-        while above < last and all_h * fractions[above] < value:
-            above += ONE
-        lowest[p] = above - grid.width - course[p] if above > 0 else -_FARTHEST
-        highest[p] = below - course[p] if below < last else _FARTHEST
-    n_moves = _place_tunnel(n_bins, place, scratch)
-    for p in range(1, n_bins):  # sums that are no sums of hessians fit nowhere
-        low, high = _h_at(course[p] + place[p], grid, all_h)
-        if not low <= h[j, p] <= high:
-            return _MOST_MOVES + ONE
-    return n_moves
+        above = below + np.int64(all_h * fractions[below] < value)
+        low = above - width - course[p] if above > 0 else -_FARTHEST
+        high = below - course[p] if below < last else _FARTHEST
+        if max(low, lowest) > min(high, highest):
+            now = min(max(now, lowest), highest)
+            stops[n], places[n] = p, now
+            n, lowest, highest = n + ONE, low, high
+        lowest, highest = max(low, lowest), min(high, highest)
+    stops[n], places[n] = n_bins, min(max(now, lowest), highest)
+    return n + ONE if n_odd == 0 and before <= all_h else _MOST_RUNS + ONE
 
 
 @njit
 def _plan_x(g, h, j, n_bins, slope, all_x, scale, grid, scratch):
-    """As ``_plan_h`` for x."""
-    course, h_place = scratch[_COURSE], scratch[_H_PLACES]
-    lowest, highest, place = scratch[_LOWEST], scratch[_HIGHEST], scratch[_X_PLACES]
+    """As ``_plan_h`` for x; more runs than allowed if x is too far off, or the tunnel too narrow for its precision.
+
+    Places keep a millionth from the ends. So x is inside although ``at`` and the ends that the reader computes are
+    rounded, by less than 2^-50 of the largest number involved: at is below 2^20, and the margin allows for the others.
+    """
+    course, h_stops, h_places = scratch[_COURSE], scratch[_H_STOPS], scratch[_H_PLACES]
+    stops, places = scratch[_X_STOPS], scratch[_X_PLACES]
+    fractions, roots, last = grid.fractions, grid.roots, len(grid.fractions) - ONE
+    to_middle, inverse_scale, half = grid.width >> ONE, _PLACES_X / scale, 0.5 * _PLACES_X
+    n, now, lowest, highest, n_odd, k = ZERO, 0.0, -math.inf, math.inf, ZERO, ZERO
     for p in range(1, n_bins):
-        middle, width = _x_at(course[p] + h_place[p], grid, all_x, scale)
+        k += np.int64(p == h_stops[k])
+        i = _clip(course[p] + h_places[k] + to_middle, last)
         x, error = _x_of(g[j, p], h[j, p], slope)
-        inverse = _PLACES_X / width
-        at, margin = (x - middle) * inverse, error * inverse + 1e-6
-        if not (abs(at) < 0.5 * _FARTHEST and margin < 0.5):
-            return _MOST_MOVES + ONE
-        lowest[p] = np.int64(math.ceil(at + margin - 0.5 * _PLACES_X))
-        highest[p] = np.int64(math.floor(at - margin + 0.5 * _PLACES_X))
-    n_moves = _place_tunnel(n_bins, place, scratch)
-    for p in range(1, n_bins):
-        middle, width = _x_at(course[p] + h_place[p], grid, all_x, scale)
-        x, error = _x_of(g[j, p], h[j, p], slope)
-        low, high = _x_ends(middle, width, place[p])
-        if not low + error <= x <= high - error:
-            return _MOST_MOVES + ONE
-    return n_moves
+        inverse, middle = inverse_scale / roots[i], all_x * fractions[i]
+        at, margin = (x - middle) * inverse, (error + _X_ERROR * abs(middle)) * inverse + 1e-6
+        n_odd += np.int64(not (abs(at) < 0.5 * _FARTHEST and margin < 0.5))
+        low, high = math.ceil(at + (margin - half)), math.floor(at - (margin - half))
+        if max(low, lowest) > min(high, highest):
+            now = min(max(now, lowest), highest)
+            stops[n], places[n] = p, np.int64(now)
+            n, lowest, highest = n + ONE, low, high
+        lowest, highest = max(low, lowest), min(high, highest)
+    stops[n], places[n] = n_bins, np.int64(min(max(now, lowest), highest))
+    return n + ONE if n_odd == 0 else _MOST_RUNS + ONE
 
 
 @njit
@@ -370,23 +422,41 @@ def _can_be_sent(g, h, j, n, g_total, h_total, slope, unit, grid, scratch):
     if not (0 <= h[j, 0] < most and -most < g[j, 0] < most):
         return False
     if all_h == 0:
+        n_odd = ZERO
         for p in range(1, n + 1):
-            if g[j, p] != 0 or h[j, p] != 0:
-                return False
-        return True
+            n_odd += np.int64(g[j, p] != 0 or h[j, p] != 0)
+        return n_odd == 0
     all_x, _ = _x_of(all_g, all_h, slope)
-    n_moves = _plan_h(h, j, n, np.float64(all_h), grid, scratch)
-    if n_moves > _MOST_MOVES:
-        return False
+    n_runs = _plan_h(h, j, n, grid, scratch)
     scale = grid.step * unit * math.sqrt(np.float64(all_h))
-    return n_moves + _plan_x(g, h, j, n, slope, all_x, scale, grid, scratch) <= _MOST_MOVES
+    if n_runs > _MOST_RUNS or not scale < 1e300:
+        return False
+    return n_runs + _plan_x(g, h, j, n, slope, all_x, scale, grid, scratch) <= _MOST_RUNS
+
+
+@njit
+def _list_feature(g_missing, h_missing, n_bins, h_total, scratch):
+    """All events of a feature after the first; returns how many there are."""
+    events, nearness = scratch[_EVENTS:].reshape(-1), scratch[_NEARNESS]
+    has_missing = g_missing != 0 or h_missing != 0
+    events[1] = 2 * _HAS_MISSING + np.int64(has_missing)
+    n = np.int64(2)
+    if has_missing:
+        n = _list_number(h_missing, _H_MISSING, _LARGE_LENGTHS, events, n)
+        events[n] = 2 * _G_IS_NEGATIVE + np.int64(g_missing < 0)
+        n = _list_number(abs(g_missing), _G_MISSING, _LARGE_LENGTHS, events, n + ONE)
+    if h_missing < h_total:
+        n = _list_tunnel(n_bins, scratch[_H_STOPS], scratch[_H_PLACES], nearness, _H_KINDS, events, n)
+        n = _list_tunnel(n_bins, scratch[_X_STOPS], scratch[_X_PLACES], nearness, _X_KINDS, events, n)
+    return n
 
 
 @njit
 def put_rounded(g, h, n_bins, n_features, slope, unit, grid, out, bit, scratch):
-    """Write the sums of a node's features at ``bit`` of ``out``, which has ``most_bits`` and a word more to there.
+    """Write the sums of a node's features at ``bit`` of ``out``, which has room for ``most_bits`` and a word more.
 
-    g, h: int64 (n_features, N_BINS). Position 0 has the sums of missing values, p those of bins 1 to p.
+    g, h: int64 (n_features, N_BINS). Position 0 has the sums of missing values, p those of bins 1 to p. A feature that
+    cannot be sent is skipped: its intervals are infinite.
     """
     if n_features == 0:
         return bit
@@ -396,7 +466,8 @@ def put_rounded(g, h, n_bins, n_features, slope, unit, grid, out, bit, scratch):
         coded = zigzag(total)
         bit = put_bits(out, bit, bit_length(coded), np.int64(7))
         bit = put_bits(out, bit, coded, bit_length(coded))
-    _forget(scratch)
+    chances, events = scratch[_CHANCES], scratch[_EVENTS:].reshape(-1)
+    _forget(chances)
     low, high, known = ZERO, _ALL, ZERO
     for j in range(n_features):
         n = n_bins[j]
@@ -406,25 +477,97 @@ def put_rounded(g, h, n_bins, n_features, slope, unit, grid, out, bit, scratch):
         is_sent = bit - start <= (j + 1) * _BITS_EACH and _can_be_sent(
             g, h, j, n, g_total, h_total, slope, unit, grid, scratch
         )
-        bit, low, high = _put_event(not is_sent, _IS_SKIPPED, scratch, out, bit, low, high)
-        if not is_sent:
-            continue
-        has_missing = g[j, 0] != 0 or h[j, 0] != 0
-        bit, low, high = _put_event(has_missing, _HAS_MISSING, scratch, out, bit, low, high)
-        if has_missing:
-            bit, low, high = _put_number(h[j, 0], _H_MISSING, _LARGE_LENGTHS, scratch, out, bit, low, high)
-            bit, low, high = _put_event(g[j, 0] < 0, _G_IS_NEGATIVE, scratch, out, bit, low, high)
-            bit, low, high = _put_number(abs(g[j, 0]), _G_MISSING, _LARGE_LENGTHS, scratch, out, bit, low, high)
-        if h[j, 0] < h_total:
-            h_places, x_places = scratch[_H_PLACES], scratch[_X_PLACES]
-            bit, low, high = _put_tunnel(n, h_places, _H_MOVES, _H_UP, _H_BY, scratch, out, bit, low, high)
-            bit, low, high = _put_tunnel(n, x_places, _X_MOVES, _X_UP, _X_BY, scratch, out, bit, low, high)
+        events[0] = 2 * _IS_SKIPPED + np.int64(not is_sent)
+        n_events = _list_feature(g[j, 0], h[j, 0], n, h_total, scratch) if is_sent else ONE
+        bit, low, high = _put_events(events, n_events, chances, out, bit, low, high)
     n_bytes, number = _last_bytes(low, high)
     for i in range(n_bytes):
         bit = put_bits(out, bit, (number >> np.int64(24 - 8 * i)) & np.int64(255), np.int64(8))
     return bit
 
 
+@inlined
+def _add(x0, x1, h0, h1, j, p, low_x, high_x, low_h, high_h):
+    """Add an interval, with the rounding error of the sum."""
+    sum_x0, sum_x1, sum_h0, sum_h1 = low_x[j, p] + x0, high_x[j, p] + x1, low_h[j, p] + h0, high_h[j, p] + h1
+    low_x[j, p] = sum_x0 - _SUM_ERROR * abs(sum_x0)
+    high_x[j, p] = sum_x1 + _SUM_ERROR * abs(sum_x1)
+    low_h[j, p] = sum_h0 - _SUM_ERROR * sum_h0
+    high_h[j, p] = sum_h1 + _SUM_ERROR * sum_h1
+
+
+@inlined
+def _add_point(g, h, slope, j, p, low_x, high_x, low_h, high_h):
+    x, error = _x_of(g, h, slope)
+    _add(x - error, x + error, np.float64(h), np.float64(h), j, p, low_x, high_x, low_h, high_h)
+
+
 @njit
-def _add_interval(x, error, low, high, j, p, sums):
-    return ZERO
+def add_exact(g, h, n_bins, n_features, slope, low_x, high_x, low_h, high_h):
+    """The owner's own sums, laid out as for ``put_rounded``; the intervals are float64 (n_features, N_BINS)."""
+    for j in range(n_features):
+        for p in range(n_bins[j] + 1):
+            _add_point(g[j, p], h[j, p], slope, j, p, low_x, high_x, low_h, high_h)
+
+
+@njit
+def _add_tunnels(all_g, all_h, j, n, slope, unit, grid, low_x, high_x, low_h, high_h, scratch):
+    """Intervals of positions 1 to n of a feature from the places of its tunnels."""
+    course, h_place, x_place = scratch[_COURSE], scratch[_H_PLACES], scratch[_X_PLACES]
+    total, scale = np.float64(all_h), grid.step * unit * math.sqrt(np.float64(all_h))
+    all_x, _ = _x_of(all_g, all_h, slope)
+    fractions, roots, width, last = grid.fractions, grid.roots, grid.width, len(grid.fractions) - ONE
+    for p in range(1, n):
+        level = course[p] + h_place[p]
+        h0, h1 = total * fractions[_clip(level, last)], total * fractions[_clip(level + width, last)]
+        i = _clip(level + (width >> ONE), last)
+        x0, x1 = _x_ends(all_x * fractions[i], scale * roots[i], x_place[p])
+        _add(x0, x1, h0, h1, j, p, low_x, high_x, low_h, high_h)
+    if n > 0:
+        _add_point(all_g, all_h, slope, j, n, low_x, high_x, low_h, high_h)
+
+
+@njit
+def _get_total(data, bit):
+    width = min(get_bits(data, bit, np.int64(7)), np.int64(64))
+    return unzigzag(low_bits(peek(data, bit + 7), width)), bit + 7 + width
+
+
+@njit
+def add_rounded(data, bit, n_bins, n_features, slope, unit, grid, low_x, high_x, low_h, high_h, scratch):
+    """Read what ``put_rounded`` wrote at ``bit`` and add the intervals; returns the next bit."""
+    if n_features == 0:
+        return bit
+    h_total, bit = _get_total(data, bit)
+    g_total, bit = _get_total(data, bit)
+    chances, nearness = scratch[_CHANCES], scratch[_NEARNESS]
+    h_places, x_places = scratch[_H_PLACES], scratch[_X_PLACES]
+    _forget(chances)
+    low, high, code, known = ZERO, _ALL, ZERO, ZERO
+    for _ in range(4):
+        code = (code << np.int64(8)) | get_bits(data, bit, np.int64(8))
+        bit += np.int64(8)
+    for j in range(n_features):
+        n = n_bins[j]
+        if n != known:
+            _set_course(n, grid, scratch)
+            known = n
+        is_skipped, bit, low, high, code = _get_event(_IS_SKIPPED, chances, data, bit, low, high, code)
+        if is_skipped:
+            for p in range(n + 1):
+                _add(-np.inf, np.inf, 0.0, np.inf, j, p, low_x, high_x, low_h, high_h)
+            continue
+        g0, h0 = ZERO, ZERO
+        has_missing, bit, low, high, code = _get_event(_HAS_MISSING, chances, data, bit, low, high, code)
+        if has_missing:
+            h0, bit, low, high, code = _get_number(_H_MISSING, _LARGE_LENGTHS, chances, data, bit, low, high, code)
+            minus, bit, low, high, code = _get_event(_G_IS_NEGATIVE, chances, data, bit, low, high, code)
+            g0, bit, low, high, code = _get_number(_G_MISSING, _LARGE_LENGTHS, chances, data, bit, low, high, code)
+            g0 = -g0 if minus else g0
+            _add_point(g0, h0, slope, j, ZERO, low_x, high_x, low_h, high_h)
+        if h0 < h_total:
+            bit, low, high, code = _get_tunnel(n, h_places, nearness, _H_KINDS, chances, data, bit, low, high, code)
+            bit, low, high, code = _get_tunnel(n, x_places, nearness, _X_KINDS, chances, data, bit, low, high, code)
+            _add_tunnels(g_total - g0, h_total - h0, j, n, slope, unit, grid, low_x, high_x, low_h, high_h, scratch)
+    n_bytes, _ = _last_bytes(low, high)
+    return bit + np.int64(8) * (n_bytes - np.int64(4))
