@@ -57,7 +57,10 @@ def make_grid(step: float, spread: float) -> Grid:
     return Grid(fractions, roots, np.int64(_PLACES_H), float(step))
 
 
-# A coarse round for all, a fine one for what it leaves open.
+# A coarse round for all, a fine one for what it leaves open. Measured on 250,000 rows x 1000 features, 8 workers: of
+# 587 features that are open at a node of tree 100 (854 of tree 200) 34 (98) stay open after 14 (16) bytes each, and
+# 0 (0.3) after 31 (34) bytes more for these. That is a quarter less than the best single round, and an estimated 3 %
+# more than three. Around these values the total is flat: within 10 % for coarse steps from 0.65 to 0.8.
 ROUNDS: tuple[Grid, ...] = (make_grid(0.75, 0.5), make_grid(0.35, 0.35))
 
 # Rows of the scratch. By position: the course of the tunnel of h, and how near the ends it is. By run of each tunnel:
