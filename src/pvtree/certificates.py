@@ -1,4 +1,4 @@
-"""What is known about the splits of a tree that workers voted for: how many are proven to be the best, and at what cost."""
+"""What is known about the splits of a tree that workers voted for: how many are proven best, and at what cost."""
 
 from __future__ import annotations
 

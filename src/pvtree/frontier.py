@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -123,6 +124,17 @@ class Frontier:
         else:
             memory.arrays["allowed"][:n_rows] = memory.arrays["in_tree"]
 
+    @contextmanager
+    def looking_at(self, nodes: np.ndarray) -> Iterator[None]:
+        """Turn to these nodes for a while, which may be of any frontier before, and then back."""
+        row_node, pairs, row_before = self.row_node, self.pairs, self._row_before.copy()
+        self._look_at(nodes, _NONE)
+        try:
+            yield
+        finally:
+            self._look_at(row_node, pairs)
+            self._row_before = row_before
+
     def pairs_before(self) -> np.ndarray:
         """By pair: the row of the parent in the frontier merged before this one, -1 if it was not there."""
         return self._row_before[self.pairs]
@@ -156,8 +168,8 @@ class Frontier:
     def local_gains(self, rows: np.ndarray | None = None, with_bounds: bool = False) -> np.ndarray:
         """float64 (n_rows, n_features): of the best split by this worker's own rows, -inf where there is none.
 
-        Only of these rows of the frontier, if given. ``with_bounds`` also finds ``bounds`` of the gain that this worker's own
-        rows could contribute to.
+        Only of these rows of the frontier, if given. ``with_bounds`` also finds ``bounds`` of what this worker's own
+        rows could contribute to a gain.
         """
         memory = self.memory
         if len(self.local_sums) < len(memory.nodes) or len(self.gains) < memory.arrays["n_evaluated"]:
@@ -269,6 +281,11 @@ class Frontier:
         is_split = np.empty(self.n_made, np.uint8)
         last = kernels.best_first(self.n_made, self.rules.max_leaves, self.memory.nodes, is_split)
         return is_split, last
+
+    def open_leaves(self) -> np.ndarray:
+        """All nodes that rows and depth allow to split, and that are not split."""
+        nodes = self.memory.nodes[: self.n_made]
+        return np.flatnonzero((nodes["is_open"] == 1) & (nodes["left_child"] == 0))
 
     def least_gain_split(self) -> float:
         """What best-first growth over all nodes known so far gains least by a split, if it takes up the leaf budget.

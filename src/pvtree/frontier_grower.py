@@ -18,6 +18,9 @@ from pvtree.tree_memory import POOL_BYTES, GrownTree, Rules
 # Trees without a leaf budget may have very wide levels. What would take a worker more bytes than this is taken in
 # parts, each with collectives of its own.
 _LEVEL_BYTES = 2**28
+# Successive trees are alike: what gains less than this share of the least gain that the tree before made use of will
+# hardly be split, so it waits until nothing else is left. Splitting in advance costs a search of both children.
+_LIKELY = 0.9
 
 
 class FrontierGrower:
@@ -28,6 +31,7 @@ class FrontierGrower:
         strategy: Strategy,
     ) -> None:  # fmt: skip
         self.strategy = strategy
+        self.usual_gain = -np.inf  # the least gain of the last tree's splits, if its leaf budget was used up
         pool = (2 * max_leaves + 2 if max_leaves else 512, POOL_BYTES // n_workers)
         self.frontier = Frontier(shard, layout, n_sampled, n_workers, pool, team)
         self.memory = self.frontier.memory
@@ -44,18 +48,32 @@ class FrontierGrower:
         evaluated = frontier.row_node
         if frontier.is_open.any():
             strategy.find_splits(frontier)
-        parents = frontier.next_to_split()
-        while len(parents):
+        parents, is_end = self._next_to_split()
+        while not is_end:
             self._split(parents)
             frontier.free_histograms(evaluated)
             evaluated = self._evaluate_children(parents)
-            parents = frontier.next_to_split()
-        last = frontier.last_to_split()
-        if len(last):
-            self._split(last)
+            parents, is_end = self._next_to_split()
+        if len(parents):
+            self._split(parents)
+        self.usual_gain = frontier.least_gain_split()
         tree, is_split = frontier.finish()
         strategy.finish_tree(frontier, is_split)
         return tree
+
+    def _next_to_split(self) -> tuple[np.ndarray, bool]:
+        """Nodes to split now, once the strategy is sure of their splits; and whether they are the last."""
+        frontier = self.frontier
+        while True:
+            parents = frontier.next_to_split()
+            is_end = len(parents) == 0
+            if is_end:
+                parents = frontier.last_to_split()
+            else:
+                likely = frontier.memory.nodes["gain"][parents] >= _LIKELY * self.usual_gain
+                parents = parents[likely] if likely.any() else parents
+            if not self.strategy.confirm(frontier, parents, is_end):
+                return parents, is_end
 
     def _split(self, parents: np.ndarray) -> None:
         """Split(D, N, bestSplit) for all of these nodes."""

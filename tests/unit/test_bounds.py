@@ -16,8 +16,8 @@ from packed_rows import FULL, random_values
 from worker_rows import Workers, any_rows, brute_rules, brute_values
 
 import oracle
+from pvtree.find_split.bounds import Bounds
 from pvtree.find_split.merging import Elected
-from pvtree.find_split.proof import Proof
 from pvtree.kernels import bound_wire
 
 SETTINGS = settings(derandomize=True, deadline=None, database=None, max_examples=120)
@@ -46,16 +46,15 @@ def make_workers(
 def bounds_of(workers: Workers) -> np.ndarray:
     """(rows of the frontier, features): what all workers' bounds come to at the owners, over the wire."""
     nobody = Elected(np.zeros(len(workers.row_node) + 1, np.int64), np.empty(0, np.int64))
-    proofs = []
+    bounds = []
     for rank, frontier in enumerate(workers):
         frontier.local_gains(with_bounds=True)
-        exchange = SimpleNamespace(comm=SimpleNamespace(rank=rank, size=workers.size))
-        proofs.append(Proof(frontier, nobody, exchange))  # type: ignore[arg-type]
-    messages = [proof.write_bounds() for proof in proofs]
+        comm: Any = SimpleNamespace(rank=rank, size=workers.size)
+        bounds.append(Bounds(frontier, nobody, comm))
+    messages = [own.write() for own in bounds]
     upper = np.empty((len(workers.row_node), workers.n_features))
-    for rank, proof in enumerate(proofs):
-        proof.read_bounds([sent[rank] for sent in messages])
-        upper[:, rank :: workers.size] = proof.upper
+    for rank, own in enumerate(bounds):
+        upper[:, rank :: workers.size] = own.read([sent[rank] for sent in messages])
     return upper
 
 
@@ -158,5 +157,3 @@ def test_bounds_of_broken_messages_are_numbers() -> None:
         sums = np.zeros((2, 3, 4))
         bound_wire.add_bounds(2, 0, asked, 2, steps, data, sums)
         assert (sums >= 0.0).all()
-
-

@@ -24,9 +24,12 @@ def make_strategy(params: Params, comm: Communicator) -> Strategy:
         return Serial()
     if params.tree_learner == "attribute":
         return Attribute(comm)
-    ballots = (comm, params.top_k, params.election_size, params.packs_histograms)
+    election_size, packs = params.election_size, params.packs_histograms
     if params.tree_learner == "exact_voting":
-        return ExactVoting(*ballots)
+        return ExactVoting(comm, params.top_k, election_size, packs)
     if params.tree_learner == "voting":
-        return AuditedVoting(*ballots, params.audit) if params.audit else Voting(*ballots)
+        top_k = int(params.top_k)
+        if params.audit:
+            return AuditedVoting(comm, top_k, election_size, packs, params.audit)
+        return Voting(comm, top_k, election_size, packs)
     return Data(comm, params.packs_histograms)  # "quantized" is the same on coarser bins

@@ -12,11 +12,13 @@ import numpy as np
 
 from pvtree.certificates import Certificate
 from pvtree.comm import Communicator
+from pvtree.find_split.bounds import Bounds
 from pvtree.find_split.merging import Elected
-from pvtree.find_split.proof import ROUNDS, Proof
+from pvtree.find_split.proof import Proof
 from pvtree.find_split.splits import agree_on_best
 from pvtree.find_split.top_k_by_level import TopKByLevel
 from pvtree.find_split.voting import Voting, elect, top_k
+from pvtree.kernels.rounded_sums import ROUNDS
 
 if TYPE_CHECKING:
     from pvtree.frontier import Frontier
@@ -24,14 +26,20 @@ if TYPE_CHECKING:
 # Attributes in doubt are merged in batches, those of the largest bounds first: one of them may win and settle the rest.
 # So many of each owner.
 _FIRST_BATCH, _GROWTH = 1, 8
-# A node with so few rows for each worker merges everything: that is shorter than bounds and the doubts they leave. So do
-# the descendants of a node that came to merge such a share of its attributes: with fewer rows they know even less.
-_SMALL, _MOST_OF_ALL = 16, 0.5
+# A node with so few rows for each worker merges everything: that is shorter than bounds and the doubts they leave.
+# So do the descendants of a node that came to merge such a share of its attributes: with fewer rows they know even
+# less.
+_SMALL, _MOST_OF_ALL = 2, 0.5
 _AT_ONCE, _ROUNDED, _MERGED = range(3)
+_UNKNOWN = -1
 
 
 class ExactVoting(Voting):
-    """Votes like ``Voting``; then proves the elected winner the best, or finds the better one."""
+    """Votes like ``Voting``; then proves the elected winners the best, or finds the better ones.
+
+    Proofs wait until a node is about to be split. Most of the others never need one: whatever their best split is, it
+    gains too little to be among the leaf budget's.
+    """
 
     def __init__(self, comm: Communicator, top_k: int | str, election_size: float, packs: bool) -> None:
         self.by_level = TopKByLevel(top_k)
@@ -42,68 +50,79 @@ class ExactVoting(Voting):
 
     def begin_tree(self, frontier: Frontier) -> None:
         super().begin_tree(frontier)
-        self.proven: list[tuple[np.ndarray, np.ndarray]] = []  # (nodes, how their splits were proven)
-        self.missed: list[np.ndarray] = []  # nodes whose winner was not elected
+        self.known = NodesKnown(len(range(self.exchange.comm.rank, frontier.n_features, self.exchange.comm.size)))
         self.n_rounded, self.n_extra = 0, 0
         self.bound_bytes, self.rounded_bytes, self.extra_bytes = 0, 0, 0
-        self.is_hopeless = np.zeros(0, bool)  # by node: whether too much was in doubt to vote on its descendants
-        self.sent_by_level: list[int] = []
+        self.sent_before: list[int] = []  # by level: all that this worker had sent when it began
         self.n_open_by_level: list[int] = []
 
     def find_splits(self, frontier: Frontier) -> None:
-        """PV-Tree_FindBestSplit, and the proof of its result, for every open node at once."""
-        sent_before = self.exchange.comm.traffic.total().bytes
-        self._set_top_k(self.by_level[len(self.sent_by_level)])
+        """PV-Tree_FindBestSplit for every open node at once, and bounds of what it does not look at."""
+        self._set_top_k(self.by_level[len(self.sent_before)])
+        self.sent_before.append(self.exchange.comm.traffic.total().bytes)
+        self.n_open_by_level.append(int(frontier.is_open.sum()))
+        self.known.make_room(len(frontier.memory.nodes))
         if frontier.n_allowed <= self.n_elected:
             super().find_splits(frontier)
-            self._note_proven(frontier, np.full(frontier.n_rows, _AT_ONCE))
-        else:
-            # Local and global voting.
-            merges_all = self._merges_all(frontier)
-            rows = frontier.is_open & ~merges_all
-            ballots = top_k(frontier, self.top_k, rows, with_bounds=True)
-            elected = elect(np.stack(self.exchange.allgather(ballots, "ballots")), self.n_elected, frontier, rows)
-            elected = with_all_of(frontier, merges_all, elected)
-            self.exchange.decide(elected.start, elected.feature)
-            # Merge the elected histograms. Bounds of all other attributes travel along.
-            proof = Proof(frontier, elected, self.exchange)
-            bounds = proof.write_bounds()
-            self.bound_bytes += sum(len(each) for each in bounds)
-            proof.read_bounds(self.merging.merge(frontier, elected, along=bounds))
-            agree_on_best(frontier, self.exchange)
-            self._note_votes(frontier, elected)
-            self._prove(frontier, elected, proof)
-        self.sent_by_level.append(self.exchange.comm.traffic.total().bytes - sent_before)
-        self.n_open_by_level.append(int(frontier.is_open.sum()))
+            self.known.how[frontier.row_node] = _AT_ONCE
+            return
+        # Local and global voting.
+        merges_all = self._merges_all(frontier)
+        rows = frontier.is_open & ~merges_all
+        ballots = top_k(frontier, self.top_k, rows, with_bounds=True)
+        elected = elect(np.stack(self.exchange.allgather(ballots, "ballots")), self.n_elected, frontier, rows)
+        elected = with_all_of(frontier, merges_all, elected)
+        self.exchange.decide(elected.start, elected.feature)
+        # Merge the elected histograms. Bounds of all other attributes travel along.
+        bounds = Bounds(frontier, elected, self.exchange.comm)
+        messages = bounds.write()
+        self.bound_bytes += sum(len(each) for each in messages)
+        self.known.upper[frontier.row_node] = bounds.read(self.merging.merge(frontier, elected, along=messages))
+        agree_on_best(frontier, self.exchange)
+        self._note_votes(frontier, elected)
+        if frontier.rules.max_leaves == 0:  # every node that can be split will be
+            self._prove(frontier, frontier.row_node[frontier.is_open])
+
+    def confirm(self, frontier: Frontier, nodes: np.ndarray, is_end: bool) -> bool:
+        """Prove the splits of these nodes; at the end, also that no other node should be split instead."""
+        if is_end:
+            nodes = frontier.open_leaves()
+        nodes = nodes[self.known.how[nodes] == _UNKNOWN]
+        return len(nodes) > 0 and self._prove(frontier, nodes)
 
     def _set_top_k(self, k: int) -> None:
         self.top_k, self.n_elected = k, max(1, int(self.election_size * k))
 
     def _merges_all(self, frontier: Frontier) -> np.ndarray:
         """By row: nodes that merge everything, because a vote would not save bytes."""
-        self.is_hopeless = np.pad(self.is_hopeless, (0, len(frontier.memory.nodes) - len(self.is_hopeless)))
+        is_hopeless = self.known.is_hopeless
         if len(frontier.pairs):
-            self.is_hopeless[frontier.row_node] = np.repeat(self.is_hopeless[frontier.pairs], 2)
+            is_hopeless[frontier.row_node] = np.repeat(is_hopeless[frontier.pairs], 2)
         is_small = frontier.memory.nodes["n_rows"][frontier.row_node] <= _SMALL * self.exchange.comm.size
-        return frontier.is_open & (is_small | self.is_hopeless[frontier.row_node])
+        return frontier.is_open & (is_small | is_hopeless[frontier.row_node])
 
-    def _prove(self, frontier: Frontier, elected: Elected, proof: Proof) -> None:
-        """Rule out every attribute that was not elected, or merge it."""
-        how = np.full(frontier.n_rows, _AT_ONCE)
-        before = self._sent_for_proofs()
-        for grid in ROUNDS:
-            in_doubt = proof.gather(proof.doubts_to_narrow())
-            if not in_doubt.any():
-                break
-            how[in_doubt.any(axis=1)] = _ROUNDED
-            self.n_rounded += int(in_doubt.sum())
-            proof.narrow(grid, in_doubt)
-        self.rounded_bytes += self._sent_for_proofs() - before
-        before = self._sent_for_proofs()
-        self._settle(frontier, proof, how)
-        self.extra_bytes += self._sent_for_proofs() - before
-        self._note_proven(frontier, how)
-        self._note_missed(frontier, elected)
+    def _prove(self, frontier: Frontier, nodes: np.ndarray) -> bool:
+        """Rule out every attribute that was not elected at these nodes, or merge it; whether that changed a split."""
+        how = np.full(len(nodes), _AT_ONCE)
+        gains = frontier.memory.nodes["gain"]
+        before, sent = gains[nodes], self._sent_for_proofs()
+        with frontier.looking_at(nodes):
+            proof = Proof(frontier, self.known.upper[nodes], self.exchange)
+            for grid in ROUNDS:
+                in_doubt = proof.gather(proof.doubts_to_narrow())
+                if not in_doubt.any():
+                    break
+                how[in_doubt.any(axis=1)] = _ROUNDED
+                self.n_rounded += int(in_doubt.sum())
+                proof.narrow(grid, in_doubt)
+            self.rounded_bytes += self._sent_for_proofs() - sent
+            sent = self._sent_for_proofs()
+            self._settle(frontier, proof, how)
+            self.extra_bytes += self._sent_for_proofs() - sent
+        self.known.how[nodes] = how
+        is_missed = gains[nodes] > before
+        self.known.is_missed[nodes] = is_missed
+        return bool(is_missed.any())
 
     def _settle(self, frontier: Frontier, proof: Proof, how: np.ndarray) -> None:
         """Merge what is still in doubt, until nothing is."""
@@ -116,7 +135,7 @@ class ExactVoting(Voting):
             n_more = np.diff(more.start)
             how[n_more > 0] = _MERGED
             n_merged += n_more
-            self.is_hopeless[frontier.row_node] |= n_merged > _MOST_OF_ALL * frontier.n_allowed
+            self.known.is_hopeless[frontier.row_node] |= n_merged > _MOST_OF_ALL * frontier.n_allowed
             self.n_extra += len(more.feature)
             known = frontier.own_splits()
             self.merging.merge_more(frontier, more, "proofs")
@@ -127,35 +146,38 @@ class ExactVoting(Voting):
     def _sent_for_proofs(self) -> int:
         return self.exchange.comm.traffic["proofs"].bytes
 
-    def _note_proven(self, frontier: Frontier, how: np.ndarray) -> None:
-        self.proven.append((frontier.row_node[frontier.is_open], how[frontier.is_open]))
-
-    def _note_missed(self, frontier: Frontier, elected: Elected) -> None:
-        nodes = frontier.row_node
-        is_elected = np.zeros((frontier.n_rows, frontier.n_features), bool)
-        is_elected[np.repeat(np.arange(frontier.n_rows), np.diff(elected.start)), elected.feature] = True
-        winner = frontier.memory.nodes["feature"][nodes]
-        missed = frontier.is_open & ~is_elected[np.arange(frontier.n_rows), winner]
-        self.missed.append(nodes[missed & (frontier.memory.nodes["gain"][nodes] > -np.inf)])
-
     def finish_tree(self, frontier: Frontier, is_split: np.ndarray) -> None:
         super().finish_tree(frontier, is_split)
-        nodes, how = (np.concatenate([np.empty(0, np.int64), *part]) for part in zip(*self.proven, strict=True))
-        n_proven = np.bincount(how[is_split[nodes] == 1], minlength=3)
-        missed = np.concatenate([np.empty(0, np.int64), *self.missed])
-        comm = self.exchange.comm
-        own = [self.bound_bytes, self.rounded_bytes, self.extra_bytes, *self.sent_by_level]
-        sent = comm.allreduce(np.array(own), "proofs")
-        bound_bytes, rounded_bytes, extra_bytes = (int(total) // comm.size for total in sent[:3])
-        self.certificates.append(
-            Certificate(
-                self.n_trees, int(is_split.sum()), *(int(n) for n in n_proven), int(is_split[missed].sum()),
-                self.n_rounded, self.n_extra, bound_bytes, rounded_bytes, extra_bytes,
-                tuple(self.by_level[level] for level in range(len(self.sent_by_level))),
-            )  # fmt: skip
-        )
+        comm, known, is_split = self.exchange.comm, self.known, is_split == 1
+        at_once, rounded, merged = np.bincount(known.how[: len(is_split)][is_split], minlength=3).tolist()
+        sent_by_level = np.diff([*self.sent_before, comm.traffic.total().bytes])
+        own = np.array([self.bound_bytes, self.rounded_bytes, self.extra_bytes, *sent_by_level])
+        sent = comm.allreduce(own, "proofs")
+        bound_bytes, rounded_bytes, extra_bytes = (sent[:3] // comm.size).tolist()
+        certificate = Certificate(
+            self.n_trees, int(is_split.sum()), at_once, rounded, merged,
+            int(known.is_missed[: len(is_split)][is_split].sum()), self.n_rounded, self.n_extra, bound_bytes,
+            rounded_bytes, extra_bytes, tuple(self.by_level[level] for level in range(len(self.sent_before))),
+        )  # fmt: skip
+        self.certificates.append(certificate)
         self.n_trees += 1
         self.by_level.learn(sent[3:], self.n_open_by_level)
+
+
+class NodesKnown:
+    """What is known about each node of a growing tree."""
+
+    def __init__(self, n_own: int) -> None:
+        self.upper = np.empty((0, n_own))  # what each of this worker's features may gain: see proof.py
+        self.how = np.empty(0, np.int64)  # how its split was proven
+        self.is_missed = np.empty(0, bool)  # whether the best feature had not been elected
+        self.is_hopeless = np.empty(0, bool)  # whether too much was in doubt to vote on its descendants
+
+    def make_room(self, n_nodes: int) -> None:
+        more = max(0, n_nodes - len(self.how))
+        self.upper = np.pad(self.upper, ((0, more), (0, 0)), constant_values=-np.inf)
+        self.how = np.pad(self.how, (0, more), constant_values=_UNKNOWN)
+        self.is_missed, self.is_hopeless = np.pad(self.is_missed, (0, more)), np.pad(self.is_hopeless, (0, more))
 
 
 def with_all_of(frontier: Frontier, rows: np.ndarray, elected: Elected) -> Elected:
@@ -184,6 +206,13 @@ class AuditedVoting(ExactVoting):
             super().find_splits(frontier)
         else:
             Voting.find_splits(self, frontier)
+
+    def confirm(self, frontier: Frontier, nodes: np.ndarray, is_end: bool) -> bool:
+        """Nodes that are not split need no proof: nobody acts on it."""
+        return self.is_audited and super().confirm(frontier, nodes, is_end=False)
+
+    def _merges_all(self, frontier: Frontier) -> np.ndarray:
+        return np.zeros(frontier.n_rows, bool)  # plain voting votes on all
 
     def _settle(self, frontier: Frontier, proof: Proof, how: np.ndarray) -> None:
         how[proof.gather(proof.doubts()).any(axis=1)] = _MERGED

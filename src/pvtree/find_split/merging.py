@@ -41,7 +41,9 @@ class Merging:
         """A new tree has no merged histograms yet."""
         self.before: Items | None = None
 
-    def merge(self, frontier: Frontier, elected: Elected, along: Sequence[np.ndarray] | None = None) -> list[np.ndarray]:
+    def merge(
+        self, frontier: Frontier, elected: Elected, along: Sequence[np.ndarray] | None = None
+    ) -> list[np.ndarray]:
         """Merge and scan: the frontier's candidates are then the best splits of this worker's features.
 
         ``along`` are bytes for each worker that go in the same messages. Returns those that came along.

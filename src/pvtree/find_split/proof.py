@@ -1,8 +1,8 @@
 """Proving the election right: which features outside it could still have a better split than the elected winner.
 
-Every worker bounds what its own rows could contribute (kernels/bounds.py). The owner of a feature adds the bounds up.
-Where the sum stays below the winner's gain, the feature is out. For the others workers send the sums of their rows,
-rounded outward to a few bits (kernels/rounded_sums.py). What is in doubt even then must be merged.
+Where the sum of all workers' bounds (bounds.py) stays below the winner's gain, a feature is out. For the others workers
+send the sums of their rows, rounded outward to a few bits (kernels/rounded_sums.py). What is in doubt even then must be
+merged.
 """
 
 from __future__ import annotations
@@ -14,65 +14,33 @@ import numpy as np
 from pvtree.dtypes import ENTROPY, N_BINS
 from pvtree.find_split.exchange import Exchange
 from pvtree.find_split.merging import Elected
-from pvtree.kernels import bound_wire
 from pvtree.kernels import proof as kernels
-from pvtree.kernels.rounded_sums import ROUNDS, Grid, most_bits, rounded_scratch
+from pvtree.kernels.bound_wire import least_gains
+from pvtree.kernels.rounded_sums import Grid, most_bits, rounded_scratch
 from pvtree.kernels.wire import from_bytes, to_bytes
 
 if TYPE_CHECKING:
     from pvtree.frontier import Frontier
 
-_OCTAVE_STEPS = bound_wire.octave_steps()
 # Many features in doubt are cheaper to add up in whole blocks: see post.py, which has the same measure.
 _SINGLY_BELOW = 1 / 3
 # Rows of a node, for each worker. With fewer, the rows themselves take hardly more bytes than their rounded sums.
-_LEAST_ROUNDED = 128
+_LEAST_ROUNDED = 32
 
 
 class Proof:
-    """One frontier's features outside the election. The rows and columns of ``upper`` are its rows and own features."""
+    """The rows and columns of ``upper`` are the rows of a frontier and this worker's own features.
 
-    def __init__(self, frontier: Frontier, elected: Elected, exchange: Exchange) -> None:
-        self.frontier, self.exchange = frontier, exchange
+    It is the most that a feature may gain there, in steps; -inf where it is out, or was merged.
+    """
+
+    def __init__(self, frontier: Frontier, upper: np.ndarray, exchange: Exchange) -> None:
+        self.frontier, self.upper, self.exchange = frontier, upper, exchange
         self.rank, self.size = exchange.comm.rank, exchange.comm.size
-        asked = frontier.allowed * frontier.is_open[:, None].astype(np.uint8)
-        asked[np.repeat(np.arange(frontier.n_rows), np.diff(elected.start)), elected.feature] = 0
-        self.asked = asked
-        n_own = len(range(self.rank, frontier.n_features, self.size))
-        self.upper = np.full((frontier.n_rows, n_own), -np.inf)  # the most that a feature may gain, in steps
         layout = frontier.memory.layout
         n_classes = layout.n_fields - layout.n_planes if frontier.rules.criterion == ENTROPY else 0
-        self.n_sides = 1 if n_classes > 2 else 2
         # Rounded sums are pairs: of gradient and hessian, or of two classes. Categories are not in any order yet.
         self.can_round = (frontier.memory.data.is_categorical == 0) & (n_classes <= 2)
-
-    # First stage: a bound for every feature
-
-    def write_bounds(self) -> list[np.ndarray]:
-        """Bytes for each worker: this worker's bounds of the other's features."""
-        n_values = self.n_sides * self.asked.sum(axis=1, dtype=np.int64)
-        most = int(bound_wire.most_bits_of_bounds(n_values).sum()) // 64 + 2  # each worker's share is smaller
-        start = np.arange(self.size + 1) * most
-        at, bits = np.zeros(self.size, np.int64), np.empty(start[-1], np.uint64)
-        bound_wire.write_bounds(
-            self.size, self.rank, self.asked, self.n_sides, self.frontier.bounds, _OCTAVE_STEPS, start, at, bits
-        )  # fmt: skip
-        return [to_bytes(bits[start[to] : start[to + 1]], int(at[to])) for to in range(self.size)]
-
-    def read_bounds(self, received: list[np.ndarray]) -> None:
-        """Add up all workers' bounds of this worker's features."""
-        frontier = self.frontier
-        sums = frontier.bounds[:, : frontier.n_rows, self.rank :: self.size].copy()
-        for other, message in enumerate(received):
-            if other != self.rank:
-                bound_wire.add_bounds(
-                    self.size, self.rank, self.asked, self.n_sides, _OCTAVE_STEPS, from_bytes(message), sums
-                )
-        if self.n_sides == 1:
-            sums[1] = sums[0]
-        bound_wire.largest_gains(
-            self.size, self.rank, self.asked, frontier.row_node, frontier.aims, sums, frontier.tree, self.upper
-        )
 
     # Which features are in doubt
 
@@ -80,7 +48,7 @@ class Proof:
         """By row, the gain in steps that a feature must reach to matter; the same on every worker."""
         frontier = self.frontier
         least = np.empty(frontier.n_rows)
-        bound_wire.least_gains(
+        least_gains(
             frontier.row_node, frontier.least_gain_split(), frontier.tree, frontier.memory.nodes, least
         )  # fmt: skip
         return least
@@ -104,7 +72,7 @@ class Proof:
         """uint8 (n_rows, n_features) from every worker's flags of its own features."""
         some = own.any(axis=1)
         bits = np.packbits(np.concatenate((some, own[some].ravel())))
-        everybody = np.zeros(self.asked.shape, np.uint8)
+        everybody = np.zeros((len(own), self.frontier.n_features), np.uint8)
         for other, message in enumerate(self.exchange.allgather(bits, "proofs")):
             flags = np.unpackbits(message)
             some = flags[: len(own)] == 1
@@ -113,7 +81,7 @@ class Proof:
             theirs[some] = flags[len(own) :][:n_flags].reshape(-1, theirs.shape[1])
         return everybody
 
-    # Second stage: rounded sums of what is in doubt
+    # Rounded sums of what is in doubt
 
     def narrow(self, grid: Grid, in_doubt: np.ndarray) -> None:
         """Lower ``upper`` by the sums of all workers, rounded outward; ``in_doubt`` is known to all."""
@@ -159,6 +127,3 @@ class Proof:
         row = np.repeat(np.arange(len(self.upper)), np.diff(merged.start))
         own = merged.feature % self.size == self.rank
         self.upper[row[own], merged.feature[own] // self.size] = -np.inf
-
-
-__all__ = ["ROUNDS", "Proof"]

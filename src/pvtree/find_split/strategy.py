@@ -38,6 +38,13 @@ class Strategy:
         """Give every open node of the frontier its best split."""
         raise NotImplementedError
 
+    def confirm(self, frontier: Frontier, nodes: np.ndarray, is_end: bool) -> bool:
+        """Make sure of the splits of these nodes, which are to be made next; whether one of them has changed.
+
+        ``is_end``: there is nothing else to split, so this is the last chance to find out about any other node.
+        """
+        return False
+
     def mark_sides(self, frontier: Frontier, parents: np.ndarray) -> None:
         """Mark which rows of the nodes about to be split go left; whoever has the rows' bins needs nobody."""
         frontier.mark_sides(parents)

@@ -1,0 +1,63 @@
+"""A bound for every feature outside the election: each worker's share goes to the feature's owner, who adds up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pvtree.comm import Communicator
+from pvtree.dtypes import ENTROPY
+from pvtree.find_split.merging import Elected
+from pvtree.kernels import bound_wire as kernels
+from pvtree.kernels.wire import from_bytes, to_bytes
+
+if TYPE_CHECKING:
+    from pvtree.frontier import Frontier
+
+_OCTAVE_STEPS = kernels.octave_steps()
+
+
+class Bounds:
+    """One worker's bounds of one frontier, which ``frontier.local_gains`` has found."""
+
+    def __init__(self, frontier: Frontier, elected: Elected, comm: Communicator) -> None:
+        self.frontier, self.rank, self.size = frontier, comm.rank, comm.size
+        # uint8 (n_rows, n_features): what each node may use and has not elected.
+        self.asked = frontier.allowed * frontier.is_open[:, None].astype(np.uint8)
+        self.asked[np.repeat(np.arange(frontier.n_rows), np.diff(elected.start)), elected.feature] = 0
+        # More than two classes are not in any order, so that there is no above and below: one number is enough.
+        layout = frontier.memory.layout
+        has_order = frontier.rules.criterion != ENTROPY or layout.n_fields - layout.n_planes == 2
+        self.n_sides = 2 if has_order else 1
+
+    def write(self) -> list[np.ndarray]:
+        """Bytes for each worker: this worker's bounds of the other's features."""
+        n_values = self.n_sides * self.asked.sum(axis=1, dtype=np.int64)
+        most = int(kernels.most_bits_of_bounds(n_values).sum()) // 64 + 2  # each worker's share is smaller
+        start = np.arange(self.size + 1) * most
+        at, bits = np.zeros(self.size, np.int64), np.empty(start[-1], np.uint64)
+        kernels.write_bounds(
+            self.size, self.rank, self.asked, self.n_sides, self.frontier.bounds, _OCTAVE_STEPS, start, at, bits
+        )  # fmt: skip
+        return [to_bytes(bits[start[to] : start[to + 1]], int(at[to])) for to in range(self.size)]
+
+    def read(self, received: list[np.ndarray]) -> np.ndarray:
+        """float64 (n_rows, own features): the most that each may gain, in steps, by all workers' bounds.
+
+        -inf for features that were not asked about.
+        """
+        frontier = self.frontier
+        sums = frontier.bounds[:, : frontier.n_rows, self.rank :: self.size].copy()
+        for other, message in enumerate(received):
+            if other != self.rank:
+                kernels.add_bounds(
+                    self.size, self.rank, self.asked, self.n_sides, _OCTAVE_STEPS, from_bytes(message), sums
+                )
+        if self.n_sides == 1:
+            sums[1] = sums[0]
+        upper = np.empty(sums.shape[1:])
+        kernels.largest_gains(
+            self.size, self.rank, self.asked, frontier.row_node, frontier.aims, sums, frontier.tree, upper
+        )  # fmt: skip
+        return upper
