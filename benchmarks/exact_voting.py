@@ -147,9 +147,6 @@ def made(n_rows: int, n_test: int, n_features: int) -> Data:
     return Data(f"made, {n_rows:,} x {n_features:,}", "clicks", X[:n_rows], y[:n_rows], X[n_rows:], y[n_rows:])
 
 
-# Measuring
-
-
 @dataclass
 class Watched:
     """A training seen from outside."""
@@ -278,9 +275,6 @@ def write_csv(path: Path, costs: list[TreeCost]) -> None:
         writer = csv.writer(file)
         writer.writerow(each.name for each in fields(TreeCost))
         writer.writerows(map(astuple, costs))
-
-
-# Tables
 
 
 class Costs:

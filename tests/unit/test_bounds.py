@@ -54,7 +54,7 @@ def bounds_of(workers: Workers) -> np.ndarray:
     messages = [own.write() for own in bounds]
     upper = np.empty((len(workers.row_node), workers.n_features))
     for rank, own in enumerate(bounds):
-        upper[:, rank :: workers.size] = own.read([sent[rank] for sent in messages])
+        upper[:, rank :: workers.size] = own.read([sent[rank] for sent in messages])[0]
     return upper
 
 
@@ -139,9 +139,11 @@ def test_on_the_wire_bounds_are_rounded_upwards_and_little(values: list[float], 
     asked = np.ones((1, len(values)), np.uint8)
     bits, at = np.zeros(64 + 2 * 64 * len(values), np.uint64), np.zeros(2, np.int64)
     # Worker 1 of 2 writes what worker 0 owns: every second one.
-    bound_wire.write_bounds(2, 1, asked, n_sides, bounds, steps, np.array([0, len(bits), len(bits)]), at, bits)
-    sums = np.zeros((2, 1, (len(values) + 1) // 2))
-    bound_wire.add_bounds(2, 0, asked, n_sides, steps, bits, sums)
+    start, smallest = np.array([0, len(bits), len(bits)]), np.array([int(min(values[0], 1e9))])
+    bound_wire.write_bounds(2, 1, asked, n_sides, bounds, smallest, steps, start, at, bits)
+    sums, floor = np.zeros((2, 1, (len(values) + 1) // 2)), np.array([2**40])
+    bound_wire.add_bounds(2, 0, asked, n_sides, steps, bits, sums, floor)
+    assert 127 / 128 * smallest[0] - 1 <= floor[0] <= smallest[0]
     exact, rounded = bounds[:n_sides, :, ::2], sums[:n_sides]
     assert (rounded >= exact).all()
     assert_array_equal(rounded[exact == 0.0], 0.0)
@@ -155,5 +157,5 @@ def test_bounds_of_broken_messages_are_numbers() -> None:
     for _ in range(200):
         data = rng.integers(0, 2**63, 12).astype(np.uint64)
         sums = np.zeros((2, 3, 4))
-        bound_wire.add_bounds(2, 0, asked, 2, steps, data, sums)
+        bound_wire.add_bounds(2, 0, asked, 2, steps, data, sums, np.zeros(3, np.int64))
         assert (sums >= 0.0).all()

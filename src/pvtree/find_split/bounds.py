@@ -10,6 +10,7 @@ from pvtree.comm import Communicator
 from pvtree.dtypes import ENTROPY
 from pvtree.find_split.merging import Elected
 from pvtree.kernels import bound_wire as kernels
+from pvtree.kernels.bounds import smallest_hessians
 from pvtree.kernels.wire import from_bytes, to_bytes
 
 if TYPE_CHECKING:
@@ -30,6 +31,10 @@ class Bounds:
         layout = frontier.memory.layout
         has_order = frontier.rules.criterion != ENTROPY or layout.n_fields - layout.n_planes == 2
         self.n_sides = 2 if has_order else 1
+        self.smallest = np.empty(frontier.n_rows, np.int64)
+        smallest_hessians(
+            0, frontier.n_rows, frontier.row_node, frontier.tree, frontier.memory.nodes, self.smallest
+        )  # fmt: skip
 
     def write(self) -> list[np.ndarray]:
         """Bytes for each worker: this worker's bounds of the other's features."""
@@ -38,26 +43,28 @@ class Bounds:
         start = np.arange(self.size + 1) * most
         at, bits = np.zeros(self.size, np.int64), np.empty(start[-1], np.uint64)
         kernels.write_bounds(
-            self.size, self.rank, self.asked, self.n_sides, self.frontier.bounds, _OCTAVE_STEPS, start, at, bits
+            self.size, self.rank, self.asked, self.n_sides, self.frontier.bounds, self.smallest, _OCTAVE_STEPS,
+            start, at, bits,
         )  # fmt: skip
         return [to_bytes(bits[start[to] : start[to + 1]], int(at[to])) for to in range(self.size)]
 
-    def read(self, received: list[np.ndarray]) -> np.ndarray:
+    def read(self, received: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """float64 (n_rows, own features): the most that each may gain, in steps, by all workers' bounds.
 
-        -inf for features that were not asked about.
+        -inf for features that were not asked about. And by row, the smallest hessian of any row.
         """
         frontier = self.frontier
         sums = frontier.bounds[:, : frontier.n_rows, self.rank :: self.size].copy()
         for other, message in enumerate(received):
             if other != self.rank:
                 kernels.add_bounds(
-                    self.size, self.rank, self.asked, self.n_sides, _OCTAVE_STEPS, from_bytes(message), sums
-                )
+                    self.size, self.rank, self.asked, self.n_sides, _OCTAVE_STEPS, from_bytes(message), sums,
+                    self.smallest,
+                )  # fmt: skip
         if self.n_sides == 1:
             sums[1] = sums[0]
         upper = np.empty(sums.shape[1:])
         kernels.largest_gains(
             self.size, self.rank, self.asked, frontier.row_node, frontier.aims, sums, frontier.tree, upper
         )  # fmt: skip
-        return upper
+        return upper, self.smallest

@@ -77,7 +77,8 @@ class ExactVoting(Voting):
         bounds = Bounds(frontier, elected, self.exchange.comm)
         messages = bounds.write()
         self.bound_bytes += sum(len(each) for each in messages)
-        self.known.upper[frontier.row_node] = bounds.read(self.merging.merge(frontier, elected, along=messages))
+        upper, smallest = bounds.read(self.merging.merge(frontier, elected, along=messages))
+        self.known.upper[frontier.row_node], self.known.smallest[frontier.row_node] = upper, smallest
         agree_on_best(frontier, self.exchange)
         self._note_votes(frontier, elected)
         if frontier.rules.max_leaves == 0:  # every node that can be split will be
@@ -107,7 +108,7 @@ class ExactVoting(Voting):
         gains = frontier.memory.nodes["gain"]
         before, sent = gains[nodes], self._sent_for_proofs()
         with frontier.looking_at(nodes):
-            proof = Proof(frontier, self.known.upper[nodes], self.exchange)
+            proof = Proof(frontier, self.known.upper[nodes], self.known.smallest[nodes], self.exchange)
             for grid in ROUNDS:
                 in_doubt = proof.gather(proof.doubts_to_narrow())
                 if not in_doubt.any():
@@ -169,6 +170,7 @@ class NodesKnown:
 
     def __init__(self, n_own: int) -> None:
         self.upper = np.empty((0, n_own))  # what each of this worker's features may gain: see proof.py
+        self.smallest = np.empty(0, np.int64)  # the smallest hessian of its rows
         self.how = np.empty(0, np.int64)  # how its split was proven
         self.is_missed = np.empty(0, bool)  # whether the best feature had not been elected
         self.is_hopeless = np.empty(0, bool)  # whether too much was in doubt to vote on its descendants
@@ -176,6 +178,7 @@ class NodesKnown:
     def make_room(self, n_nodes: int) -> None:
         more = max(0, n_nodes - len(self.how))
         self.upper = np.pad(self.upper, ((0, more), (0, 0)), constant_values=-np.inf)
+        self.smallest = np.pad(self.smallest, (0, more))
         self.how = np.pad(self.how, (0, more), constant_values=_UNKNOWN)
         self.is_missed, self.is_hopeless = np.pad(self.is_missed, (0, more)), np.pad(self.is_hopeless, (0, more))
 

@@ -31,11 +31,12 @@ _LEAST_ROUNDED = 32
 class Proof:
     """The rows and columns of ``upper`` are the rows of a frontier and this worker's own features.
 
-    It is the most that a feature may gain there, in steps; -inf where it is out, or was merged.
+    It is the most that a feature may gain there, in steps; -inf where it is out, or was merged. ``smallest`` is the
+    smallest hessian of a node's rows.
     """
 
-    def __init__(self, frontier: Frontier, upper: np.ndarray, exchange: Exchange) -> None:
-        self.frontier, self.upper, self.exchange = frontier, upper, exchange
+    def __init__(self, frontier: Frontier, upper: np.ndarray, smallest: np.ndarray, exchange: Exchange) -> None:
+        self.frontier, self.upper, self.smallest, self.exchange = frontier, upper, smallest, exchange
         self.rank, self.size = exchange.comm.rank, exchange.comm.size
         layout = frontier.memory.layout
         n_classes = layout.n_fields - layout.n_planes if frontier.rules.criterion == ENTROPY else 0
@@ -108,7 +109,8 @@ class Proof:
         start = np.concatenate(([0], np.cumsum([len(each) for each in words])))
         intervals = np.empty((4, most_features, N_BINS))
         kernels.read_rounded(
-            self.size, self.rank, *known, start, np.concatenate(words), sums, intervals, scratch, self.upper
+            self.size, self.rank, *known, start, np.concatenate(words), self.smallest, sums, intervals, scratch,
+            self.upper,
         )  # fmt: skip
 
     # What remains

@@ -10,15 +10,17 @@ import math
 import numpy as np
 
 from pvtree.dtypes import ENTROPY, ZERO
+from pvtree.kernels.bounds import NO_HESSIAN
 from pvtree.kernels.intrinsics import float64_at, int64_at, uint8_at
 from pvtree.kernels.jit import njit
 from pvtree.kernels.split import NOISE, TABLE_SIZE, count_rows, node_score, score_unit, x_log_x
-from pvtree.kernels.wire_bits import LIST_HEADER, get_bits, get_list, plan_list, put_bits, put_list
+from pvtree.kernels.wire_bits import LIST_HEADER, bit_length, get_bits, get_list, plan_list, put_bits, put_list
 
 _STEPS = np.int64(8)  # of an octave
 _SMALLEST = np.int64(30 * 8)  # what is smaller is rounded up to it: a billionth of the largest
 _NOTHING, _ANYTHING = _SMALLEST + 1, _SMALLEST + 2  # exactly zero, and no bound at all
 _EXPONENT_BITS, _EXPONENT_OFFSET = np.int64(12), np.int64(2048)
+_POWER_BITS, _DIGITS = np.int64(5), np.int64(8)
 _INFINITE = 1e200  # see bounds._NEXT_TO_NOTHING
 _ULP = 2.0**-52
 
@@ -32,7 +34,7 @@ def octave_steps() -> np.ndarray:
 @njit
 def most_bits_of_bounds(n_values):
     """No row's bounds take more."""
-    return _EXPONENT_BITS + LIST_HEADER + 64 * n_values
+    return _POWER_BITS + _DIGITS + _EXPONENT_BITS + LIST_HEADER + 64 * n_values
 
 
 @njit
@@ -58,9 +60,24 @@ def bound_of_code(code, exponent, steps):
 
 
 @njit
-def write_bounds(n_workers, rank, asked, n_sides, values, steps, message_start, at, bits):
+def put_floor(number, out, bit):
+    """A number in eight digits and the power of two of the last, rounded downwards."""
+    power = max(bit_length(number) - _DIGITS, ZERO)
+    bit = put_bits(out, bit, power, _POWER_BITS)
+    return put_bits(out, bit, number >> power, _DIGITS)
+
+
+@njit
+def get_floor(data, bit):
+    power = get_bits(data, bit, _POWER_BITS)
+    return min(get_bits(data, bit + _POWER_BITS, _DIGITS) << power, NO_HESSIAN), bit + _POWER_BITS + _DIGITS
+
+
+@njit
+def write_bounds(n_workers, rank, asked, n_sides, values, smallest, steps, message_start, at, bits):
     """Append the bounds of the asked features (uint8 (rows, features)) to the messages for their owners.
 
+    With them goes the smallest hessian of each node's rows here, see bounds.smallest_hessians.
     The message for worker m begins at word message_start[m] of ``bits`` and is at[m] bits long.
     """
     n_features = asked.shape[1]
@@ -84,14 +101,15 @@ def write_bounds(n_workers, rank, asked, n_sides, values, steps, message_start, 
                         n += 1
             if n > 0:
                 own = bits[message_start[to] : message_start[to + 1]]
+                at[to] = put_floor(smallest[row], own, at[to])
                 at[to] = put_bits(own, at[to], exponent + _EXPONENT_OFFSET, _EXPONENT_BITS)
                 plan_list(codes, n, ones, zeros, coded, plan)
                 at[to] = put_list(codes, n, ones, zeros, coded, plan, own, at[to])
 
 
 @njit
-def add_bounds(n_workers, rank, asked, n_sides, steps, data, sums):
-    """Add a worker's bounds of this worker's features to sums[side, row, own feature]."""
+def add_bounds(n_workers, rank, asked, n_sides, steps, data, sums, smallest):
+    """Add a worker's bounds of this worker's features to sums[side, row, own feature], and lower ``smallest``."""
     n_features = asked.shape[1]
     codes = np.empty(2 * n_features, np.int64)
     ones, zeros = np.ones(2 * n_features, np.int64), np.zeros(2 * n_features, np.int64)
@@ -102,6 +120,8 @@ def add_bounds(n_workers, rank, asked, n_sides, steps, data, sums):
             n += n_sides if asked[row, feature] else ZERO
         if n == 0:
             continue
+        its_smallest, bit = get_floor(data, bit)
+        smallest[row] = min(smallest[row], its_smallest)
         exponent = get_bits(data, bit, _EXPONENT_BITS) - _EXPONENT_OFFSET
         bit = get_list(data, bit + _EXPONENT_BITS, codes, n, ones, zeros)
         n = ZERO

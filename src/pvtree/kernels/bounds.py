@@ -24,6 +24,7 @@ _COUNT_MASK = (1 << COUNT_BITS) - 1
 # A side with gradients but no hessian, which rounding can leave, may save any amount. Dividing by this instead of zero
 # makes a bound that no gain reaches, and never a NaN.
 _NEXT_TO_NOTHING = 1e-300
+NO_HESSIAN = np.int64(2**40)  # of a worker without rows: more than any row has
 
 
 @njit
@@ -48,6 +49,30 @@ def find_aims(start, stop, row_node, trees, aims):
             g = max(g - alpha, 0.0) if g > 0.0 else min(g + alpha, 0.0)
             h = own[tree.hess_field] + tree.reg_lambda / tree.hess_scale
             aims[row, 0] = g / h if h > 0.0 else 0.0
+
+
+@njit
+def smallest_hessians(start, stop, row_node, trees, nodes, smallest):
+    """smallest[row] = the least hessian, or weight, that any of this worker's rows in a node has; huge without rows.
+
+    A side of a split has a least number of rows. So it has at least so many times as much of hessians.
+    """
+    tree = trees[0]
+    shift, mask = int64_at(tree.shift, tree.n_values), int64_at(tree.mask, tree.n_values)
+    words = int64_at(tree.words, (2, tree.n_places))
+    is_constant = tree.criterion != ENTROPY and tree.hess_field == 0
+    n_values = tree.n_values if tree.criterion == ENTROPY else np.int64(1)
+    for row in range(start, stop):
+        node = nodes[row_node[row]]
+        least = NO_HESSIAN
+        for place in range(node.start, node.stop):
+            word = words[node.buffer, place]
+            hessian = ZERO
+            for j in range(n_values):
+                hessian += (word >> shift[j]) & mask[j]
+            if word & _COUNT_MASK != 0:  # rows that only go along count for nothing
+                least = min(least, np.int64(1) if is_constant else hessian)
+        smallest[row] = least
 
 
 @njit

@@ -91,8 +91,8 @@ def write_rounded(
 
 @njit
 def read_rounded(
-    n_workers, rank, in_doubt, least, row_node, trees, nodes, scratches, grid, message_start, data, sums, intervals,
-    rounded_scratch, upper,
+    n_workers, rank, in_doubt, least, row_node, trees, nodes, scratches, grid, message_start, data, smallest, sums,
+    intervals, rounded_scratch, upper,
 ):  # fmt: skip
     """Lower upper[row, own feature] to what the sums of all workers allow, those of this worker being exact."""
     tree, scratch = trees[0], scratches[0]
@@ -100,7 +100,6 @@ def read_rounded(
     node_sums = int64_at(tree.sums, (tree.n_nodes, tree.n_fields))
     is_entropy = tree.criterion == ENTROPY
     penalty, alpha = tree.reg_lambda / tree.hess_scale, tree.reg_alpha / tree.grad_scale
-    least_hess = tree.min_hess / tree.hess_scale
     at = np.zeros(n_workers, np.int64)
     low_x, high_x, low_h, high_h = intervals[0], intervals[1], intervals[2], intervals[3]
     for row in range(len(row_node)):
@@ -121,6 +120,7 @@ def read_rounded(
                 )  # fmt: skip
         g_total = node_sums[node, tree.n_fields - 1]
         h_total = node_sums[node, tree.n_fields - 2] + g_total if is_entropy else node_sums[node, tree.hess_field]
+        least_hess = max(tree.min_hess / tree.hess_scale, np.float64(tree.min_count * smallest[row]))
         for i in range(n):
             bound = bound_of_intervals(
                 low_x[i], high_x[i], low_h[i], high_h[i], n_bins[i], g_total, h_total, slope, penalty, alpha,
