@@ -183,7 +183,7 @@ def test_costs_of_exact_voting_tree_by_tree(tmp_path, monkeypatch):
     for n_workers in (2, 3):
         own = exact_voting.Costs(costs, costs[0].data, n_workers)
         # data is only measured at some trees, but was there at all of them: its model is that of exact voting.
-        assert [cost.tree for cost in own.by_strategy["data"]] == [1, 11]
+        assert [cost.tree for cost in own.by_strategy["data"]] == [1, 2, 11, 12]
         assert len({own.by_strategy[name][-1].model for name in exact_voting.STRATEGIES if name != "voting"}) == 1
         for name, certified in (("exact voting", True), ("exact voting, k auto", True), ("voting", False)):
             assert [cost.tree for cost in own.by_strategy[name]] == list(range(1, 13))

@@ -69,7 +69,7 @@ class FrontierGrower:
             is_end = len(parents) == 0
             if is_end:
                 parents = frontier.last_to_split()
-            else:
+            elif self.strategy.waits:
                 likely = frontier.memory.nodes["gain"][parents] >= _LIKELY * self.usual_gain
                 parents = parents[likely] if likely.any() else parents
             if not self.strategy.confirm(frontier, parents, is_end):

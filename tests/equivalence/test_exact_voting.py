@@ -76,7 +76,7 @@ def check_certificates(result: TrainResult) -> list[Certificate]:
     assert [each.tree for each in certificates] == list(range(len(result.model.trees)))
     for each, tree in zip(certificates, result.model.trees, strict=True):
         assert each.splits == (tree.feature >= 0).sum()
-        assert each.at_once + each.rounded + each.merged == each.splits
+        assert each.unvoted + each.at_once + each.rounded + each.merged == each.splits
         # A split on an attribute that was not elected is known only after that attribute was merged.
         assert each.missed <= min(each.merged, each.n_extra)
         assert each.rounded_bytes > 0 or each.n_rounded == each.rounded == 0
@@ -235,7 +235,7 @@ def test_every_stage_proves_some_splits() -> None:
         result = train(X, y, replace(BINARY, tree_learner="exact_voting", n_workers=3, top_k=top_k))
         assert result.model.to_json() == alone.to_json()
         totals = np.sum([each[1:-1] for each in check_certificates(result)], axis=0)
-        splits, at_once, rounded, merged, missed, n_rounded, n_extra, *n_bytes = totals.tolist()
+        splits, _, at_once, rounded, merged, missed, n_rounded, n_extra, *n_bytes = totals.tolist()
         assert min(at_once, rounded, merged, missed, *n_bytes) > 0
         # Most attributes are ruled out: by their bounds, or by rounded sums.
         assert n_extra < n_rounded < splits * 60
@@ -260,7 +260,7 @@ def test_a_split_that_voting_missed_is_never_called_proven(
         exact = train_on(rows, case, tree_learner="exact_voting", **votes)
         (audited,), (certificate,) = voted.certificates, exact.certificates  # type: ignore[misc]
         is_missed = voted.model.to_json() != alone
-        is_proven = audited.at_once + audited.rounded == 1
+        is_proven = audited.proven == 1
         assert not (is_missed and is_proven)
         assert exact.model.to_json() == alone
         assert certificate.missed == is_missed
@@ -289,7 +289,7 @@ def test_audits_do_not_change_the_model(name: str) -> None:
         assert audited.certificates is not None
         assert [each.tree for each in audited.certificates] == list(range(0, len(plain.model.trees), audit))
         for each in audited.certificates:
-            assert each.at_once + each.rounded + each.merged == each.splits
+            assert each.unvoted + each.at_once + each.rounded + each.merged == each.splits
             assert each.n_extra == 0
 
 

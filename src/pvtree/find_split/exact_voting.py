@@ -30,7 +30,7 @@ _FIRST_BATCH, _GROWTH = 1, 8
 # So do the descendants of a node that came to merge such a share of its attributes: with fewer rows they know even
 # less.
 _SMALL, _MOST_OF_ALL = 2, 0.5
-_AT_ONCE, _ROUNDED, _MERGED = range(3)
+_UNVOTED, _AT_ONCE, _ROUNDED, _MERGED = range(4)
 _UNKNOWN = -1
 
 
@@ -64,7 +64,7 @@ class ExactVoting(Voting):
         self.known.make_room(len(frontier.memory.nodes))
         if frontier.n_allowed <= self.n_elected:
             super().find_splits(frontier)
-            self.known.how[frontier.row_node] = _AT_ONCE
+            self.known.how[frontier.row_node] = _UNVOTED
             return
         # Local and global voting.
         merges_all = self._merges_all(frontier)
@@ -77,12 +77,13 @@ class ExactVoting(Voting):
         bounds = Bounds(frontier, elected, self.exchange.comm)
         messages = bounds.write()
         self.bound_bytes += sum(len(each) for each in messages)
+        self.known.how[frontier.row_node[merges_all]] = _UNVOTED
         upper, smallest = bounds.read(self.merging.merge(frontier, elected, along=messages))
         self.known.upper[frontier.row_node], self.known.smallest[frontier.row_node] = upper, smallest
         agree_on_best(frontier, self.exchange)
         self._note_votes(frontier, elected)
         if frontier.rules.max_leaves == 0:  # every node that can be split will be
-            self._prove(frontier, frontier.row_node[frontier.is_open])
+            self._prove(frontier, frontier.row_node[rows])
 
     def confirm(self, frontier: Frontier, nodes: np.ndarray, is_end: bool) -> bool:
         """Prove the splits of these nodes; at the end, also that no other node should be split instead."""
@@ -105,8 +106,7 @@ class ExactVoting(Voting):
     def _prove(self, frontier: Frontier, nodes: np.ndarray) -> bool:
         """Rule out every attribute that was not elected at these nodes, or merge it; whether that changed a split."""
         how = np.full(len(nodes), _AT_ONCE)
-        gains = frontier.memory.nodes["gain"]
-        before, sent = gains[nodes], self._sent_for_proofs()
+        before, sent = frontier.memory.nodes[nodes], self._sent_for_proofs()
         with frontier.looking_at(nodes):
             proof = Proof(frontier, self.known.upper[nodes], self.known.smallest[nodes], self.exchange)
             for grid in ROUNDS:
@@ -121,9 +121,9 @@ class ExactVoting(Voting):
             self._settle(frontier, proof, how)
             self.extra_bytes += self._sent_for_proofs() - sent
         self.known.how[nodes] = how
-        is_missed = gains[nodes] > before
-        self.known.is_missed[nodes] = is_missed
-        return bool(is_missed.any())
+        after = frontier.memory.nodes[nodes]
+        self.known.is_missed[nodes] = after["feature"] != before["feature"]
+        return bool((after["gain"] != before["gain"]).any())
 
     def _settle(self, frontier: Frontier, proof: Proof, how: np.ndarray) -> None:
         """Merge what is still in doubt, until nothing is."""
@@ -149,14 +149,15 @@ class ExactVoting(Voting):
 
     def finish_tree(self, frontier: Frontier, is_split: np.ndarray) -> None:
         super().finish_tree(frontier, is_split)
+        self.known.make_room(len(is_split))  # a root that cannot be split was never looked at
         comm, known, is_split = self.exchange.comm, self.known, is_split == 1
-        at_once, rounded, merged = np.bincount(known.how[: len(is_split)][is_split], minlength=3).tolist()
+        unvoted, at_once, rounded, merged = np.bincount(known.how[: len(is_split)][is_split], minlength=4).tolist()
         sent_by_level = np.diff([*self.sent_before, comm.traffic.total().bytes])
         own = np.array([self.bound_bytes, self.rounded_bytes, self.extra_bytes, *sent_by_level])
         sent = comm.allreduce(own, "proofs")
         bound_bytes, rounded_bytes, extra_bytes = (sent[:3] // comm.size).tolist()
         certificate = Certificate(
-            self.n_trees, int(is_split.sum()), at_once, rounded, merged,
+            self.n_trees, int(is_split.sum()), unvoted, at_once, rounded, merged,
             int(known.is_missed[: len(is_split)][is_split].sum()), self.n_rounded, self.n_extra, bound_bytes,
             rounded_bytes, extra_bytes, tuple(self.by_level[level] for level in range(len(self.sent_before))),
         )  # fmt: skip

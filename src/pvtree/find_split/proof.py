@@ -78,8 +78,8 @@ class Proof:
             flags = np.unpackbits(message)
             some = flags[: len(own)] == 1
             theirs = everybody[:, other :: self.size]
-            n_flags = int(some.sum()) * theirs.shape[1]
-            theirs[some] = flags[len(own) :][:n_flags].reshape(-1, theirs.shape[1])
+            shape = (int(some.sum()), theirs.shape[1])
+            theirs[some] = flags[len(own) :][: shape[0] * shape[1]].reshape(shape)
         return everybody
 
     # Rounded sums of what is in doubt

@@ -24,6 +24,9 @@ class Votes(NamedTuple):
 class Strategy:
     """One signature for all; a strategy may keep what it learnt about the frontier before."""
 
+    # Whether nodes that are hardly ever split wait until nothing else is left. It saves searches in advance, but nodes
+    # that waited cannot be subtracted from their parents: where all features are merged, that is the larger cost.
+    waits = False
     votes: Any = None  # list[Votes], one for each tree, where workers vote
     certificates: Any = None  # list[Certificate], where splits are proven
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 class Voting(Together):
     """Each worker nominates ``top_k`` features; the ``election_size * top_k`` most nominated are merged."""
 
+    waits = True
+
     def __init__(self, comm: Communicator, top_k: int, election_size: float, packs: bool) -> None:
         super().__init__(comm)
         self.merging = Merging(self.exchange, PACKED if packs else PLAIN)

@@ -34,9 +34,9 @@ class Grid(NamedTuple):
 # Tunnels of h are placed on a grid so many times as fine as they are wide, those of x likewise: a finer one costs as
 # much in larger numbers as it saves in moves.
 _PLACES_H, _PLACES_X = 4, 4
-# Below this share of a worker's hessian, and as near to all of it, h is one level: hardly any feature's best split is
-# there, and the interval is still short beside the sum over all workers.
-_LEAST_FRACTION = 2e-3
+# Below this share of a worker's hessian, and as near to all of it, h is one level: a few rows of a large node. Rare
+# values of a feature make such small sums, and their scores are large unless h is known to be.
+_LEAST_FRACTION = 1e-5
 # f (1 - f) hardly depends on f around 1/2, so levels may be up to so many times as wide there.
 _WIDEST = 2.0
 
