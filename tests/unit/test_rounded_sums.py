@@ -13,16 +13,8 @@ from hypothesis import strategies as st
 
 from pvtree.kernels.elementary import log
 from pvtree.kernels.rounded_bound import bound_of_intervals, rounding_unit
-from pvtree.kernels.rounded_sums import (
-    ROUNDS,
-    Grid,
-    add_exact,
-    add_rounded,
-    make_grid,
-    most_bits,
-    put_rounded,
-    rounded_scratch,
-)
+from pvtree.kernels.rounded_sums import add_exact, add_rounded, most_bits, put_rounded, rounded_scratch
+from pvtree.kernels.rounding_grid import ROUNDS, Grid, make_grid
 from pvtree.kernels.wire import from_bytes, max_bits, message_words, put_histogram, to_bytes, wire_scratch
 from pvtree.kernels.wire_bits import put_bits
 

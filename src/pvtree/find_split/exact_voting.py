@@ -18,7 +18,7 @@ from pvtree.find_split.proof import Proof
 from pvtree.find_split.splits import agree_on_best
 from pvtree.find_split.top_k_by_level import TopKByLevel
 from pvtree.find_split.voting import Voting, elect, top_k
-from pvtree.kernels.rounded_sums import ROUNDS
+from pvtree.kernels.rounding_grid import ROUNDS
 
 if TYPE_CHECKING:
     from pvtree.frontier import Frontier

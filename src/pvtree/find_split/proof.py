@@ -16,7 +16,8 @@ from pvtree.find_split.exchange import Exchange
 from pvtree.find_split.merging import Elected
 from pvtree.kernels import proof as kernels
 from pvtree.kernels.bound_wire import least_gains
-from pvtree.kernels.rounded_sums import Grid, most_bits, rounded_scratch
+from pvtree.kernels.rounded_sums import most_bits, rounded_scratch
+from pvtree.kernels.rounding_grid import Grid
 from pvtree.kernels.wire import from_bytes, to_bytes
 
 if TYPE_CHECKING:

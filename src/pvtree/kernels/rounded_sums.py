@@ -12,56 +12,30 @@ Writer and reader evaluate the same expressions of + - * / and sqrt, so any two 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
 from pvtree.dtypes import N_BINS, ONE, ZERO
 from pvtree.kernels.elementary import inlined
 from pvtree.kernels.jit import njit
+from pvtree.kernels.range_code import (
+    CERTAIN,
+    MOST_LENGTH,
+    SEEN_BITS,
+    TOP_BYTE,
+    WHOLE_RANGE,
+    divide,
+    get_bytes,
+    get_event,
+    get_number,
+    last_bytes,
+    learnt,
+    list_number,
+    put_events,
+    shrunk,
+)
+from pvtree.kernels.rounding_grid import PLACES_X
 from pvtree.kernels.wire_bits import bit_length, get_bits, low_bits, peek, put_bits, unzigzag, zigzag
-
-
-class Grid(NamedTuple):
-    """One precision. Level i of h is ``fractions[i] * A``; the tunnel at i reaches from there ``width`` levels up."""
-
-    fractions: np.ndarray  # float64 (n_levels,), from 0 to 1
-    roots: np.ndarray  # float64 (n_levels,): sqrt(f (1 - f)), but never 0
-    width: np.int64
-    step: float
-
-
-# Tunnels of h are placed on a grid so many times as fine as they are wide, those of x likewise: a finer one costs as
-# much in larger numbers as it saves in moves.
-_PLACES_H, _PLACES_X = 4, 4
-# Below this share of a worker's hessian, and as near to all of it, h is one level: a few rows of a large node. Rare
-# values of a feature make such small sums, and their scores are large unless h is known to be.
-_LEAST_FRACTION = 1e-5
-# f (1 - f) hardly depends on f around 1/2, so levels may be up to so many times as wide there.
-_WIDEST = 2.0
-
-
-def make_grid(step: float, spread: float) -> Grid:
-    """``step``: width of x's tunnel in units of sqrt(threshold / n_workers) and of its standard width, see above.
-    ``spread``: width of h's tunnel, as the logarithm of the ratio of h / (A - h) at both ends."""
-    odds = [1.0]
-    while odds[-1] > _LEAST_FRACTION:
-        f = odds[-1] / (1.0 + odds[-1])
-        ratio = 1.0 + spread / _PLACES_H / max(1.0 - 2.0 * f, 1.0 / _WIDEST) / 64.0
-        for _ in range(6):  # (1 + t / 64)^64 instead of e^t, whose last bit depends on the machine
-            ratio *= ratio
-        odds.append(odds[-1] / ratio)
-    left = [o / (1.0 + o) for o in odds[:0:-1]]
-    fractions = np.array([0.0, *left, 0.5, *(1.0 - f for f in reversed(left)), 1.0])
-    roots = np.sqrt(np.maximum(fractions * (1.0 - fractions), 0.5 * fractions[1]))
-    return Grid(fractions, roots, np.int64(_PLACES_H), float(step))
-
-
-# A coarse round for all, a fine one for what it leaves open. Measured on 250,000 rows x 1000 features, 8 workers: of
-# 587 features that are open at a node of tree 100 (854 of tree 200) 34 (98) stay open after 14 (16) bytes each, and
-# 0 (0.3) after 31 (34) bytes more for these. That is a quarter less than the best single round, and an estimated 3 %
-# more than three. Around these values the total is flat: within 10 % for coarse steps from 0.65 to 0.8.
-ROUNDS: tuple[Grid, ...] = (make_grid(0.75, 0.5), make_grid(0.35, 0.35))
 
 # Rows of the scratch. By position: the course of the tunnel of h, and how near the ends it is. By run of each tunnel:
 # where it stops, and its place (which has a value for each position when reading). By kind of event: its chance.
@@ -71,13 +45,12 @@ _COURSE, _NEARNESS, _H_STOPS, _X_STOPS, _H_PLACES, _X_PLACES, _CHANCES, _EVENTS 
 # Kinds of events. For each there is a chance, learnt from the message itself. Whether a tunnel moves depends on how
 # near the end of the bins it is (9 kinds), where one bin more is a large part of the rows, and on its last move (4).
 _H_MOVES, _X_MOVES = np.int64(0), np.int64(36)
-_H_UP, _X_UP, _IS_SKIPPED, _HAS_MISSING, _G_IS_NEGATIVE, _DIGIT = (np.int64(kind) for kind in range(72, 78))
+_H_UP, _X_UP, _IS_SKIPPED, _HAS_MISSING, _G_IS_NEGATIVE = (np.int64(kind) for kind in range(72, 77))
 # Numbers: a kind for every digit that tells their length, and for every length for the first digit behind the one.
 _H_BY, _X_BY, _H_MISSING, _G_MISSING = (np.int64(kind) for kind in (78, 110, 142, 192))
 _H_HALVES, _X_HALVES = np.int64(240), np.int64(246)  # by the length of what is halved, of 2 to 7 binary digits
 _H_KINDS, _X_KINDS = (_H_MOVES, _H_HALVES, _H_UP, _H_BY), (_X_MOVES, _X_HALVES, _X_UP, _X_BY)
 _SMALL_LENGTHS, _LARGE_LENGTHS = np.int64(16), np.int64(25)
-_MOST_LENGTH = np.int64(62)
 
 # Of both tunnels of a feature. With more it is cheaper to merge.
 _MOST_RUNS = np.int64(128)
@@ -86,7 +59,7 @@ _FARTHEST = np.int64(1 << 20)  # places from the course
 _BITS_EACH = np.int64(2048)
 # Of one feature: an event a position and tunnel, moves with 6 halvings, a sign and twice 21 digits, and two numbers.
 _MOST_EVENTS = np.int64(2 * 256 + 128 * 50 + 4 * 64)
-_BITS_OF_ONE = 12 * _MOST_EVENTS  # see _put_events
+_BITS_OF_ONE = 12 * _MOST_EVENTS  # see put_events
 _HEADER_BITS = np.int64(2 * (7 + 64) + 64)
 
 # Relative errors of float64. x may be wrong by as many times |g| + |slope| h, a sum of two terms by as many times it.
@@ -104,131 +77,14 @@ def most_bits(n_features):
     return _HEADER_BITS + n_features * _BITS_EACH + _BITS_OF_ONE
 
 
-# ---- Events as a range code. An event with chance p takes about -log2(p) bits: both sides keep a range of 32-bit
-# numbers, an event leaves its share of it, and leading bytes that are settled are sent.
-
-_TOP, _ALL = np.int64(0xFF000000), np.int64(0xFFFFFFFF)
-_CERTAIN = np.int64(1 << 16)
-_LEAST_CHANCE = np.int64(32)
-# The first event of its kind moves the chance half the way to what happened; later ones less, at last a 64th of it.
-_MOST_SEEN = np.int64(31)
-_SEEN_BITS, _SEEN_MASK = np.int64(6), np.int64(63)
-
-
 @njit
 def _forget(chances):
     """Chances before the first event, near what they become; the low bits count the events seen."""
     for kind in range(N_BINS):
-        chances[kind] = (_CERTAIN >> ONE) << _SEEN_BITS
+        chances[kind] = (CERTAIN >> ONE) << SEEN_BITS
     for kind in range(2 * _X_MOVES):
-        chances[kind] = (_CERTAIN >> np.int64(3)) << _SEEN_BITS
-    chances[_IS_SKIPPED] = chances[_HAS_MISSING] = (_CERTAIN >> np.int64(3)) << _SEEN_BITS
-
-
-# Arrays are passed to no function inside the loops below: counting the references to them would take most of the time.
-
-
-@inlined
-def _divide(low, high, state):
-    """The last number of the range that says that the event happened."""
-    return low + (((high - low) * (state >> _SEEN_BITS)) >> np.int64(16))
-
-
-@inlined
-def _shrunk(low, high, middle, happened):
-    """What an event leaves of the range. Without a branch, as here and below: what has a chance is hard to predict."""
-    return low + ((middle + ONE - low) & (happened - ONE)), high + ((middle - high) & -happened)
-
-
-@inlined
-def _learnt(state, happened):
-    seen, chance = state & _SEEN_MASK, state >> _SEEN_BITS
-    target = _LEAST_CHANCE + happened * (_CERTAIN - 2 * _LEAST_CHANCE)  # never passed, as the rate is below 1
-    chance += (target - chance) >> bit_length(seen + ONE)
-    return (chance << _SEEN_BITS) | min(seen + ONE, _MOST_SEEN)
-
-
-@njit
-def _put_events(events, n, chances, out, bit, low, high):
-    """Write n events, each listed as twice its kind, and one more if it happened.
-
-    The range shrinks to 1 / 4096 of it at worst, as no chance is below 1 / 2048 and a short range is divided to
-    within one: so none costs more than 12 bits.
-    """
-    for i in range(n):
-        kind, happened = events[i] >> ONE, events[i] & ONE
-        state = chances[kind]
-        middle = _divide(low, high, state)
-        low, high = _shrunk(low, high, middle, happened)
-        chances[kind] = _learnt(state, happened)
-        while (low ^ high) & _TOP == 0:
-            bit = put_bits(out, bit, high >> np.int64(24), np.int64(8))
-            low, high = (low << np.int64(8)) & _ALL, ((high << np.int64(8)) & _ALL) | np.int64(255)
-    return bit, low, high
-
-
-@njit
-def _get_bytes(data, bit, low, high, code):
-    while (low ^ high) & _TOP == 0:
-        code = ((code << np.int64(8)) & _ALL) | get_bits(data, bit, np.int64(8))
-        bit += np.int64(8)
-        low, high = (low << np.int64(8)) & _ALL, ((high << np.int64(8)) & _ALL) | np.int64(255)
-    return bit, low, high, code
-
-
-@njit
-def _get_event(kind, chances, data, bit, low, high, code):
-    state = chances[kind]
-    middle = _divide(low, high, state)
-    happened = np.int64(code <= middle)
-    low, high = _shrunk(low, high, middle, happened)
-    chances[kind] = _learnt(state, happened)
-    bit, low, high, code = _get_bytes(data, bit, low, high, code)
-    return happened == ONE, bit, low, high, code
-
-
-@njit
-def _last_bytes(low, high):
-    """How many bytes settle a number inside the range whatever follows, and that number."""
-    for n_bytes in range(1, 4):
-        free = (ONE << np.int64(32 - 8 * n_bytes)) - ONE
-        number = (low + free) & ~free
-        if number + free <= high:
-            return np.int64(n_bytes), number
-    return np.int64(4), low
-
-
-@njit
-def _list_number(number, kind, n_lengths, events, n):
-    """A number from 0 to 2**62: how many digits number + 1 has, and all but the first. Returns the end of the list."""
-    digits = number + ONE
-    length = bit_length(digits) - ONE
-    for i in range(min(length + ONE, _MOST_LENGTH)):
-        events[n] = 2 * (kind + min(i, n_lengths - ONE)) + np.int64(i < length)
-        n += ONE
-    of = kind + n_lengths + min(length, n_lengths) - ONE
-    for i in range(length - ONE, -ONE, -ONE):
-        events[n] = 2 * of + ((digits >> np.int64(i)) & ONE)
-        of = _DIGIT
-        n += ONE
-    return n
-
-
-@njit
-def _get_number(kind, n_lengths, chances, data, bit, low, high, code):
-    length = ZERO
-    while length < _MOST_LENGTH:
-        of = kind + min(length, n_lengths - ONE)
-        more, bit, low, high, code = _get_event(of, chances, data, bit, low, high, code)
-        if not more:
-            break
-        length += ONE
-    digits = ONE
-    for i in range(length):
-        of = kind + n_lengths + min(length, n_lengths) - ONE if i == 0 else _DIGIT
-        digit, bit, low, high, code = _get_event(of, chances, data, bit, low, high, code)
-        digits = (digits << ONE) | np.int64(digit)
-    return digits - ONE, bit, low, high, code
+        chances[kind] = (CERTAIN >> np.int64(3)) << SEEN_BITS
+    chances[_IS_SKIPPED] = chances[_HAS_MISSING] = (CERTAIN >> np.int64(3)) << SEEN_BITS
 
 
 # ---- Tunnels
@@ -291,7 +147,7 @@ def _list_tunnel(n_bins, stops, places, nearness, kinds, events, n_events):
             p, n = _half_of(p, n, is_first)
         by_how_much = places[run] - now
         events[n_events] = 2 * up + np.int64(by_how_much > 0)
-        n_events = _list_number(abs(by_how_much) - ONE, by, _SMALL_LENGTHS, events, n_events + ONE)
+        n_events = list_number(abs(by_how_much) - ONE, by, _SMALL_LENGTHS, events, n_events + ONE)
         now, moved, to = places[run], p, stops[run]
         run += ONE
         p += ONE
@@ -306,27 +162,27 @@ def _get_tunnel(n_bins, place, nearness, kinds, chances, data, bit, low, high, c
         n = _stretch(nearness[p], n_bins - p)
         kind = _kind_of_move(moves, nearness[p], p - moved)
         state = chances[kind]
-        middle = _divide(low, high, state)
+        middle = divide(low, high, state)
         is_moved = np.int64(code <= middle)
-        low, high = _shrunk(low, high, middle, is_moved)
-        chances[kind] = _learnt(state, is_moved)
-        if (low ^ high) & _TOP == 0:
-            bit, low, high, code = _get_bytes(data, bit, low, high, code)
+        low, high = shrunk(low, high, middle, is_moved)
+        chances[kind] = learnt(state, is_moved)
+        if (low ^ high) & TOP_BYTE == 0:
+            bit, low, high, code = get_bytes(data, bit, low, high, code)
         if is_moved == 0:
             p += n
             continue
         while n > 1:
             kind = halves + bit_length(n)
             state = chances[kind]
-            middle = _divide(low, high, state)
+            middle = divide(low, high, state)
             is_first = np.int64(code <= middle)
-            low, high = _shrunk(low, high, middle, is_first)
-            chances[kind] = _learnt(state, is_first)
-            if (low ^ high) & _TOP == 0:
-                bit, low, high, code = _get_bytes(data, bit, low, high, code)
+            low, high = shrunk(low, high, middle, is_first)
+            chances[kind] = learnt(state, is_first)
+            if (low ^ high) & TOP_BYTE == 0:
+                bit, low, high, code = get_bytes(data, bit, low, high, code)
             p, n = _half_of(p, n, is_first)
-        is_up, bit, low, high, code = _get_event(up, chances, data, bit, low, high, code)
-        number, bit, low, high, code = _get_number(by, _SMALL_LENGTHS, chances, data, bit, low, high, code)
+        is_up, bit, low, high, code = get_event(up, chances, data, bit, low, high, code)
+        number, bit, low, high, code = get_number(by, _SMALL_LENGTHS, chances, data, bit, low, high, code)
         for i in range(done, p):
             place[i] = now
         now += number + ONE if is_up else -number - ONE
@@ -345,7 +201,7 @@ def _clip(level, last):
 
 @inlined
 def _x_ends(middle, width, place):
-    low = middle + (place * (1.0 / _PLACES_X) - 0.5) * width
+    low = middle + (place * (1.0 / PLACES_X) - 0.5) * width
     return low, low + width
 
 
@@ -396,7 +252,7 @@ def _plan_x(g, h, j, n_bins, slope, all_x, scale, grid, scratch):
     course, h_stops, h_places = scratch[_COURSE], scratch[_H_STOPS], scratch[_H_PLACES]
     stops, places = scratch[_X_STOPS], scratch[_X_PLACES]
     fractions, roots, last = grid.fractions, grid.roots, len(grid.fractions) - ONE
-    to_middle, inverse_scale, half = grid.width >> ONE, _PLACES_X / scale, 0.5 * _PLACES_X
+    to_middle, inverse_scale, half = grid.width >> ONE, PLACES_X / scale, 0.5 * PLACES_X
     n, now, lowest, highest, n_odd, k = ZERO, 0.0, -math.inf, math.inf, ZERO, ZERO
     for p in range(1, n_bins):
         k += np.int64(p == h_stops[k])
@@ -419,7 +275,7 @@ def _plan_x(g, h, j, n_bins, slope, all_x, scale, grid, scratch):
 def _can_be_sent(g, h, j, n, g_total, h_total, slope, unit, grid, scratch):
     """Plan both tunnels of a feature; whether that is possible, and cheap enough."""
     all_g, all_h = (g[j, n], h[j, n]) if n > 0 else (ZERO, ZERO)
-    most = ONE << _MOST_LENGTH
+    most = ONE << MOST_LENGTH
     if all_h < 0 or h[j, 0] + all_h != h_total or g[j, 0] + all_g != g_total:
         return False
     if not (0 <= h[j, 0] < most and -most < g[j, 0] < most):
@@ -445,9 +301,9 @@ def _list_feature(g_missing, h_missing, n_bins, h_total, scratch):
     events[1] = 2 * _HAS_MISSING + np.int64(has_missing)
     n = np.int64(2)
     if has_missing:
-        n = _list_number(h_missing, _H_MISSING, _LARGE_LENGTHS, events, n)
+        n = list_number(h_missing, _H_MISSING, _LARGE_LENGTHS, events, n)
         events[n] = 2 * _G_IS_NEGATIVE + np.int64(g_missing < 0)
-        n = _list_number(abs(g_missing), _G_MISSING, _LARGE_LENGTHS, events, n + ONE)
+        n = list_number(abs(g_missing), _G_MISSING, _LARGE_LENGTHS, events, n + ONE)
     if h_missing < h_total:
         n = _list_tunnel(n_bins, scratch[_H_STOPS], scratch[_H_PLACES], nearness, _H_KINDS, events, n)
         n = _list_tunnel(n_bins, scratch[_X_STOPS], scratch[_X_PLACES], nearness, _X_KINDS, events, n)
@@ -471,7 +327,7 @@ def put_rounded(g, h, n_bins, n_features, slope, unit, grid, out, bit, scratch):
         bit = put_bits(out, bit, coded, bit_length(coded))
     chances, events = scratch[_CHANCES], scratch[_EVENTS:].reshape(-1)
     _forget(chances)
-    low, high, known = ZERO, _ALL, ZERO
+    low, high, known = ZERO, WHOLE_RANGE, ZERO
     for j in range(n_features):
         n = n_bins[j]
         if n != known:
@@ -482,8 +338,8 @@ def put_rounded(g, h, n_bins, n_features, slope, unit, grid, out, bit, scratch):
         )
         events[0] = 2 * _IS_SKIPPED + np.int64(not is_sent)
         n_events = _list_feature(g[j, 0], h[j, 0], n, h_total, scratch) if is_sent else ONE
-        bit, low, high = _put_events(events, n_events, chances, out, bit, low, high)
-    n_bytes, number = _last_bytes(low, high)
+        bit, low, high = put_events(events, n_events, chances, out, bit, low, high)
+    n_bytes, number = last_bytes(low, high)
     for i in range(n_bytes):
         bit = put_bits(out, bit, (number >> np.int64(24 - 8 * i)) & np.int64(255), np.int64(8))
     return bit
@@ -546,7 +402,7 @@ def add_rounded(data, bit, n_bins, n_features, slope, unit, grid, low_x, high_x,
     chances, nearness = scratch[_CHANCES], scratch[_NEARNESS]
     h_places, x_places = scratch[_H_PLACES], scratch[_X_PLACES]
     _forget(chances)
-    low, high, code, known = ZERO, _ALL, ZERO, ZERO
+    low, high, code, known = ZERO, WHOLE_RANGE, ZERO, ZERO
     for _ in range(4):
         code = (code << np.int64(8)) | get_bits(data, bit, np.int64(8))
         bit += np.int64(8)
@@ -555,22 +411,22 @@ def add_rounded(data, bit, n_bins, n_features, slope, unit, grid, low_x, high_x,
         if n != known:
             _set_course(n, grid, scratch)
             known = n
-        is_skipped, bit, low, high, code = _get_event(_IS_SKIPPED, chances, data, bit, low, high, code)
+        is_skipped, bit, low, high, code = get_event(_IS_SKIPPED, chances, data, bit, low, high, code)
         if is_skipped:
             for p in range(n + 1):
                 _add(-np.inf, np.inf, 0.0, np.inf, j, p, low_x, high_x, low_h, high_h)
             continue
         g0, h0 = ZERO, ZERO
-        has_missing, bit, low, high, code = _get_event(_HAS_MISSING, chances, data, bit, low, high, code)
+        has_missing, bit, low, high, code = get_event(_HAS_MISSING, chances, data, bit, low, high, code)
         if has_missing:
-            h0, bit, low, high, code = _get_number(_H_MISSING, _LARGE_LENGTHS, chances, data, bit, low, high, code)
-            minus, bit, low, high, code = _get_event(_G_IS_NEGATIVE, chances, data, bit, low, high, code)
-            g0, bit, low, high, code = _get_number(_G_MISSING, _LARGE_LENGTHS, chances, data, bit, low, high, code)
+            h0, bit, low, high, code = get_number(_H_MISSING, _LARGE_LENGTHS, chances, data, bit, low, high, code)
+            minus, bit, low, high, code = get_event(_G_IS_NEGATIVE, chances, data, bit, low, high, code)
+            g0, bit, low, high, code = get_number(_G_MISSING, _LARGE_LENGTHS, chances, data, bit, low, high, code)
             g0 = -g0 if minus else g0
             _add_point(g0, h0, slope, j, ZERO, low_x, high_x, low_h, high_h)
         if h0 < h_total:
             bit, low, high, code = _get_tunnel(n, h_places, nearness, _H_KINDS, chances, data, bit, low, high, code)
             bit, low, high, code = _get_tunnel(n, x_places, nearness, _X_KINDS, chances, data, bit, low, high, code)
             _add_tunnels(g_total - g0, h_total - h0, j, n, slope, unit, grid, low_x, high_x, low_h, high_h, scratch)
-    n_bytes, _ = _last_bytes(low, high)
+    n_bytes, _ = last_bytes(low, high)
     return bit + np.int64(8) * (n_bytes - np.int64(4))
