@@ -253,7 +253,7 @@ class Conformance:
             for phase in PHASES:
                 comm.allreduce(np.zeros(3), phase)
             if comm.rank == 0:
-                time.sleep(0.2)
+                time.sleep(0.6)
             comm.allgather(np.zeros(3), "rows")
             return comm.traffic
 
