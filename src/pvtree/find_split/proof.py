@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pvtree.dtypes import ENTROPY, N_BINS
+from pvtree.dtypes import ENTROPY
 from pvtree.find_split.exchange import Exchange
 from pvtree.find_split.merging import Elected
 from pvtree.kernels import proof as kernels
 from pvtree.kernels.bound_wire import least_gains
-from pvtree.kernels.rounded_sums import most_bits, rounded_scratch
+from pvtree.kernels.rounded_sums import most_bits
 from pvtree.kernels.rounding_grid import Grid
 from pvtree.kernels.wire import from_bytes, to_bytes
 
@@ -95,23 +95,21 @@ class Proof:
         start = np.concatenate(([0], np.cumsum(room)))
         at, bits = np.zeros(self.size, np.int64), np.empty(start[-1], np.uint64)
         most_features = int(n_by_worker.max(initial=0))
-        sums, scratch = np.empty((2, most_features, N_BINS), np.int64), rounded_scratch()
-        known = (in_doubt, least, frontier.row_node, frontier.tree, memory.nodes, memory.scratch[0], grid)
+        known = (in_doubt, most_features, least, frontier.row_node, frontier.tree, memory.nodes, grid)
 
         def write(first_row: int, last_row: int) -> None:
-            kernels.write_rounded(
-                first_row, last_row, self.size, self.rank, *known, start, at, bits, sums, scratch
+            frontier.team.for_blocks_with(
+                memory.scratch, kernels.write_rounded, self.size, first_row, last_row, self.size, self.rank, *known,
+                start, at, bits,
             )  # fmt: skip
 
         many = in_doubt.sum(axis=1) >= _SINGLY_BELOW * frontier.n_features
         frontier.with_histograms(many & (memory.nodes["slot"][frontier.row_node] < 0), write)
         messages = [to_bytes(bits[start[to] : start[to + 1]], int(at[to])) for to in range(self.size)]
         words = [from_bytes(message) for message in self.exchange.alltoall(messages, "proofs")]
-        start = np.concatenate(([0], np.cumsum([len(each) for each in words])))
-        intervals = np.empty((4, most_features, N_BINS))
+        place = np.concatenate(([0], np.cumsum([len(each) for each in words])))
         kernels.read_rounded(
-            self.size, self.rank, *known, start, np.concatenate(words), self.smallest, sums, intervals, scratch,
-            self.upper,
+            self.size, self.rank, *known, place, np.concatenate(words), self.smallest, self.upper, memory.scratch[0]
         )  # fmt: skip
 
     # What remains

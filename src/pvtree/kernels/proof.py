@@ -9,7 +9,7 @@ from pvtree.kernels.intrinsics import int64_at
 from pvtree.kernels.jit import njit
 from pvtree.kernels.messages import local_histogram
 from pvtree.kernels.rounded_bound import bound_of_intervals, rounding_unit
-from pvtree.kernels.rounded_sums import add_exact, add_rounded, put_rounded
+from pvtree.kernels.rounded_sums import SCRATCH_SHAPE, add_exact, add_rounded, put_rounded
 from pvtree.kernels.split import decode_feature
 
 
@@ -66,20 +66,21 @@ def sum_features(node, features, n, tree, nodes, scratch, sums, n_bins):
 
 @njit
 def write_rounded(
-    first_row, last_row, n_workers, rank, in_doubt, least, row_node, trees, nodes, scratches, grid, message_start, at,
-    bits, sums, rounded_scratch,
+    start, stop, first_row, last_row, n_workers, rank, in_doubt, most_features, least, row_node, trees, nodes, grid,
+    message_start, at, bits, scratches,
 ):  # fmt: skip
-    """Append the sums of features in doubt at rows first_row:last_row to the messages for their owners.
+    """Append the sums of features in doubt at rows first_row:last_row to the messages for workers start:stop.
 
     The message for worker m begins at word message_start[m] of ``bits`` and is at[m] bits long.
     """
     tree, scratch = trees[0], scratches[0]
+    sums, rounded_scratch = np.empty((2, most_features, N_BINS), np.int64), np.zeros(SCRATCH_SHAPE, np.int64)
     features, n_bins = np.empty(in_doubt.shape[1], np.int64), np.empty(in_doubt.shape[1], np.int64)
     for row in range(first_row, last_row):
         node = row_node[row]
         slope = slope_of(node, tree)
         unit = rounding_unit(least[row], n_workers, slope, tree.criterion == ENTROPY)
-        for to in range(n_workers):
+        for to in range(start, stop):
             n = own_features(row, to, n_workers, in_doubt, features) if to != rank else ZERO
             if n > 0:
                 sum_features(node, features, n, tree, nodes, scratch, sums, n_bins)
@@ -91,8 +92,8 @@ def write_rounded(
 
 @njit
 def read_rounded(
-    n_workers, rank, in_doubt, least, row_node, trees, nodes, scratches, grid, message_start, data, smallest, sums,
-    intervals, rounded_scratch, upper,
+    n_workers, rank, in_doubt, most_features, least, row_node, trees, nodes, grid, message_start, data, smallest, upper,
+    scratches,
 ):  # fmt: skip
     """Lower upper[row, own feature] to what the sums of all workers allow, those of this worker being exact."""
     tree, scratch = trees[0], scratches[0]
@@ -101,6 +102,8 @@ def read_rounded(
     is_entropy = tree.criterion == ENTROPY
     penalty, alpha = tree.reg_lambda / tree.hess_scale, tree.reg_alpha / tree.grad_scale
     at = np.zeros(n_workers, np.int64)
+    sums, rounded_scratch = np.empty((2, most_features, N_BINS), np.int64), np.zeros(SCRATCH_SHAPE, np.int64)
+    intervals = np.empty((4, most_features, N_BINS))
     low_x, high_x, low_h, high_h = intervals[0], intervals[1], intervals[2], intervals[3]
     for row in range(len(row_node)):
         n = own_features(row, rank, n_workers, in_doubt, features)

@@ -66,9 +66,12 @@ _HEADER_BITS = np.int64(2 * (7 + 64) + 64)
 _X_ERROR, _SUM_ERROR = 2.0**-50, 2.0**-51
 
 
+SCRATCH_SHAPE = (int(_EVENTS) + -(-int(_MOST_EVENTS) // int(N_BINS)), int(N_BINS))
+
+
 def rounded_scratch() -> np.ndarray:
     """What the kernels here need to work in; one per thread."""
-    return np.zeros((_EVENTS + -(-_MOST_EVENTS // N_BINS), N_BINS), np.int64)
+    return np.zeros(SCRATCH_SHAPE, np.int64)
 
 
 @njit
