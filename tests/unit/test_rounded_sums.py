@@ -58,7 +58,7 @@ def send(sums: Sums, slope: float, unit: float, grid: Grid, intervals: list[np.n
     n, scratch = int64(len(sums.n_bins)), rounded_scratch()
     out = message_words(first_bit + int(most_bits(n)))
     out[:] = np.random.default_rng(1).integers(0, 2**64, len(out), np.uint64)
-    args = (sums.n_bins, n, slope, unit, grid)
+    args = (sums.n_bins, n, slope, grid.step * unit, grid.levels)
     stop = put_rounded(sums.g, sums.h, *args, out, int64(first_bit), scratch)
     assert stop - first_bit <= most_bits(n)
     put_bits(out, stop, np.uint64(2**64 - 1), int64(64))  # what follows must not matter
@@ -154,7 +154,7 @@ def test_broken_messages_are_read_without_harm():
     for size in (2, 3, 60):
         for _ in range(50):
             data = rng.integers(0, 2**64, size, np.uint64) >> np.uint64(rng.integers(0, 64))
-            n_bins, args = np.full(4, 255), (int64(4), 0.2, 3.0, ROUNDS[0])
+            n_bins, args = np.full(4, 255), (int64(4), 0.2, 3.0, ROUNDS[0].levels)
             add_rounded(data, int64(rng.integers(0, 200)), n_bins, *args, *(r[4:8] for r in room), rounded_scratch())
     for values in room:
         assert (values[:4] == 7).all() and (values[8:] == 7).all()

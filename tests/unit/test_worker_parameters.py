@@ -52,7 +52,7 @@ def test_feature_is_another_word_for_attribute(estimator: Any) -> None:
 
 @pytest.mark.parametrize("name", ["Voting", "pv", "features", ""])
 def test_other_words_are_refused(name: str) -> None:
-    with pytest.raises(InvalidParameterError, match="tree_learner must be 'serial' or 'voting' or 'data'"):
+    with pytest.raises(InvalidParameterError, match="'serial' or 'voting' or 'exact_voting' or 'data'"):
         fit(pvtree.GBDTClassifier, tree_learner=name)
 
 

@@ -95,7 +95,7 @@ class Proof:
         start = np.concatenate(([0], np.cumsum(room)))
         at, bits = np.zeros(self.size, np.int64), np.empty(start[-1], np.uint64)
         most_features = int(n_by_worker.max(initial=0))
-        known = (in_doubt, most_features, least, frontier.row_node, frontier.tree, memory.nodes, grid)
+        known = (in_doubt, most_features, least, frontier.row_node, frontier.tree, memory.nodes, *grid)
 
         def write(first_row: int, last_row: int) -> None:
             frontier.team.for_blocks_with(

@@ -66,8 +66,8 @@ def sum_features(node, features, n, tree, nodes, scratch, sums, n_bins):
 
 @njit
 def write_rounded(
-    start, stop, first_row, last_row, n_workers, rank, in_doubt, most_features, least, row_node, trees, nodes, grid,
-    message_start, at, bits, scratches,
+    start, stop, first_row, last_row, n_workers, rank, in_doubt, most_features, least, row_node, trees, nodes, levels,
+    step, message_start, at, bits, scratches,
 ):  # fmt: skip
     """Append the sums of features in doubt at rows first_row:last_row to the messages for workers start:stop.
 
@@ -79,21 +79,21 @@ def write_rounded(
     for row in range(first_row, last_row):
         node = row_node[row]
         slope = slope_of(node, tree)
-        unit = rounding_unit(least[row], n_workers, slope, tree.criterion == ENTROPY)
+        unit = step * rounding_unit(least[row], n_workers, slope, tree.criterion == ENTROPY)
         for to in range(start, stop):
             n = own_features(row, to, n_workers, in_doubt, features) if to != rank else ZERO
             if n > 0:
                 sum_features(node, features, n, tree, nodes, scratch, sums, n_bins)
                 own = bits[message_start[to] : message_start[to + 1]]
                 at[to] = put_rounded(
-                    sums[0], sums[1], n_bins, n, slope, unit, grid, own, at[to], rounded_scratch
+                    sums[0], sums[1], n_bins, n, slope, unit, levels, own, at[to], rounded_scratch
                 )  # fmt: skip
 
 
 @njit
 def read_rounded(
-    n_workers, rank, in_doubt, most_features, least, row_node, trees, nodes, grid, message_start, data, smallest, upper,
-    scratches,
+    n_workers, rank, in_doubt, most_features, least, row_node, trees, nodes, levels, step, message_start, data,
+    smallest, upper, scratches,
 ):  # fmt: skip
     """Lower upper[row, own feature] to what the sums of all workers allow, those of this worker being exact."""
     tree, scratch = trees[0], scratches[0]
@@ -111,7 +111,7 @@ def read_rounded(
             continue
         node = row_node[row]
         slope = slope_of(node, tree)
-        unit = rounding_unit(least[row], n_workers, slope, is_entropy)
+        unit = step * rounding_unit(least[row], n_workers, slope, is_entropy)
         intervals[:, :n] = 0.0
         sum_features(node, features, n, tree, nodes, scratch, sums, n_bins)
         add_exact(sums[0], sums[1], n_bins, n, slope, low_x, high_x, low_h, high_h)
@@ -119,7 +119,7 @@ def read_rounded(
             if other != rank:
                 own = data[message_start[other] : message_start[other + 1]]
                 at[other] = add_rounded(
-                    own, at[other], n_bins, n, slope, unit, grid, low_x, high_x, low_h, high_h, rounded_scratch
+                    own, at[other], n_bins, n, slope, unit, levels, low_x, high_x, low_h, high_h, rounded_scratch
                 )  # fmt: skip
         g_total = node_sums[node, tree.n_fields - 1]
         h_total = node_sums[node, tree.n_fields - 2] + g_total if is_entropy else node_sums[node, tree.hess_field]

@@ -34,7 +34,7 @@ from pvtree.kernels.range_code import (
     put_events,
     shrunk,
 )
-from pvtree.kernels.rounding_grid import PLACES_X
+from pvtree.kernels.rounding_grid import PLACES_H, PLACES_X
 from pvtree.kernels.wire_bits import bit_length, get_bits, low_bits, peek, put_bits, unzigzag, zigzag
 
 # Rows of the scratch. By position: the course of the tunnel of h, and how near the ends it is. By run of each tunnel:
@@ -94,15 +94,15 @@ def _forget(chances):
 
 
 @njit
-def _set_course(n_bins, grid, scratch):
+def _set_course(n_bins, levels, scratch):
     """The level of h at each position if all bins had equally many rows."""
     course, nearness = scratch[_COURSE], scratch[_NEARNESS]
-    i, last = ZERO, len(grid.fractions) - ONE
+    i, last = ZERO, levels.shape[1] - ONE
     for p in range(1, n_bins):
         fraction = p / n_bins
-        while i < last and grid.fractions[i + 1] <= fraction:
+        while i < last and levels[0, i + 1] <= fraction:
             i += ONE
-        course[p] = i - (grid.width >> ONE)
+        course[p] = i - (PLACES_H >> ONE)
         nearness[p] = min(p, n_bins - p)
 
 
@@ -220,10 +220,10 @@ def _x_of(g, h, slope):
 
 
 @njit
-def _plan_h(h, j, n_bins, grid, scratch):
+def _plan_h(h, j, n_bins, levels, scratch):
     """List the runs of the tunnel of h; returns how many, more than allowed if these are no sums of hessians."""
     course, stops, places = scratch[_COURSE], scratch[_H_STOPS], scratch[_H_PLACES]
-    fractions, width, last = grid.fractions, grid.width, len(grid.fractions) - ONE
+    fractions, last = levels[0], levels.shape[1] - ONE
     all_h, before, n_odd = np.float64(h[j, n_bins]), 0.0, ZERO
     n, now, lowest, highest = ZERO, ZERO, -_FARTHEST, _FARTHEST
     below = ZERO  # the last level that is not above h
@@ -234,7 +234,7 @@ def _plan_h(h, j, n_bins, grid, scratch):
         while below < last and all_h * fractions[below + 1] <= value:
             below += ONE
         above = below + np.int64(all_h * fractions[below] < value)
-        low = above - width - course[p] if above > 0 else -_FARTHEST
+        low = above - PLACES_H - course[p] if above > 0 else -_FARTHEST
         high = below - course[p] if below < last else _FARTHEST
         if max(low, lowest) > min(high, highest):
             now = min(max(now, lowest), highest)
@@ -246,7 +246,7 @@ def _plan_h(h, j, n_bins, grid, scratch):
 
 
 @njit
-def _plan_x(g, h, j, n_bins, slope, all_x, scale, grid, scratch):
+def _plan_x(g, h, j, n_bins, slope, all_x, scale, levels, scratch):
     """As ``_plan_h`` for x; more runs than allowed if x is too far off, or the tunnel too narrow for its precision.
 
     Places keep a millionth from the ends. So x is inside although ``at`` and the ends that the reader computes are
@@ -254,8 +254,8 @@ def _plan_x(g, h, j, n_bins, slope, all_x, scale, grid, scratch):
     """
     course, h_stops, h_places = scratch[_COURSE], scratch[_H_STOPS], scratch[_H_PLACES]
     stops, places = scratch[_X_STOPS], scratch[_X_PLACES]
-    fractions, roots, last = grid.fractions, grid.roots, len(grid.fractions) - ONE
-    to_middle, inverse_scale, half = grid.width >> ONE, PLACES_X / scale, 0.5 * PLACES_X
+    fractions, roots, last = levels[0], levels[1], levels.shape[1] - ONE
+    to_middle, inverse_scale, half = PLACES_H >> ONE, PLACES_X / scale, 0.5 * PLACES_X
     n, now, lowest, highest, n_odd, k = ZERO, 0.0, -math.inf, math.inf, ZERO, ZERO
     for p in range(1, n_bins):
         k += np.int64(p == h_stops[k])
@@ -275,7 +275,7 @@ def _plan_x(g, h, j, n_bins, slope, all_x, scale, grid, scratch):
 
 
 @njit
-def _can_be_sent(g, h, j, n, g_total, h_total, slope, unit, grid, scratch):
+def _can_be_sent(g, h, j, n, g_total, h_total, slope, unit, levels, scratch):
     """Plan both tunnels of a feature; whether that is possible, and cheap enough."""
     all_g, all_h = (g[j, n], h[j, n]) if n > 0 else (ZERO, ZERO)
     most = ONE << MOST_LENGTH
@@ -289,11 +289,11 @@ def _can_be_sent(g, h, j, n, g_total, h_total, slope, unit, grid, scratch):
             n_odd += np.int64(g[j, p] != 0 or h[j, p] != 0)
         return n_odd == 0
     all_x, _ = _x_of(all_g, all_h, slope)
-    n_runs = _plan_h(h, j, n, grid, scratch)
-    scale = grid.step * unit * math.sqrt(np.float64(all_h))
+    n_runs = _plan_h(h, j, n, levels, scratch)
+    scale = unit * math.sqrt(np.float64(all_h))
     if n_runs > _MOST_RUNS or not scale < 1e300:
         return False
-    return n_runs + _plan_x(g, h, j, n, slope, all_x, scale, grid, scratch) <= _MOST_RUNS
+    return n_runs + _plan_x(g, h, j, n, slope, all_x, scale, levels, scratch) <= _MOST_RUNS
 
 
 @njit
@@ -314,7 +314,7 @@ def _list_feature(g_missing, h_missing, n_bins, h_total, scratch):
 
 
 @njit
-def put_rounded(g, h, n_bins, n_features, slope, unit, grid, out, bit, scratch):
+def put_rounded(g, h, n_bins, n_features, slope, unit, levels, out, bit, scratch):
     """Write the sums of a node's features at ``bit`` of ``out``, which has room for ``most_bits`` and a word more.
 
     g, h: int64 (n_features, N_BINS). Position 0 has the sums of missing values, p those of bins 1 to p. A feature that
@@ -334,10 +334,10 @@ def put_rounded(g, h, n_bins, n_features, slope, unit, grid, out, bit, scratch):
     for j in range(n_features):
         n = n_bins[j]
         if n != known:
-            _set_course(n, grid, scratch)
+            _set_course(n, levels, scratch)
             known = n
         is_sent = bit - start <= (j + 1) * _BITS_EACH and _can_be_sent(
-            g, h, j, n, g_total, h_total, slope, unit, grid, scratch
+            g, h, j, n, g_total, h_total, slope, unit, levels, scratch
         )
         events[0] = 2 * _IS_SKIPPED + np.int64(not is_sent)
         n_events = _list_feature(g[j, 0], h[j, 0], n, h_total, scratch) if is_sent else ONE
@@ -373,16 +373,16 @@ def add_exact(g, h, n_bins, n_features, slope, low_x, high_x, low_h, high_h):
 
 
 @njit
-def _add_tunnels(all_g, all_h, j, n, slope, unit, grid, low_x, high_x, low_h, high_h, scratch):
+def _add_tunnels(all_g, all_h, j, n, slope, unit, levels, low_x, high_x, low_h, high_h, scratch):
     """Intervals of positions 1 to n of a feature from the places of its tunnels."""
     course, h_place, x_place = scratch[_COURSE], scratch[_H_PLACES], scratch[_X_PLACES]
-    total, scale = np.float64(all_h), grid.step * unit * math.sqrt(np.float64(all_h))
+    total, scale = np.float64(all_h), unit * math.sqrt(np.float64(all_h))
     all_x, _ = _x_of(all_g, all_h, slope)
-    fractions, roots, width, last = grid.fractions, grid.roots, grid.width, len(grid.fractions) - ONE
+    fractions, roots, last = levels[0], levels[1], levels.shape[1] - ONE
     for p in range(1, n):
         level = course[p] + h_place[p]
-        h0, h1 = total * fractions[_clip(level, last)], total * fractions[_clip(level + width, last)]
-        i = _clip(level + (width >> ONE), last)
+        h0, h1 = total * fractions[_clip(level, last)], total * fractions[_clip(level + PLACES_H, last)]
+        i = _clip(level + (PLACES_H >> ONE), last)
         x0, x1 = _x_ends(all_x * fractions[i], scale * roots[i], x_place[p])
         _add(x0, x1, h0, h1, j, p, low_x, high_x, low_h, high_h)
     if n > 0:
@@ -396,7 +396,7 @@ def _get_total(data, bit):
 
 
 @njit
-def add_rounded(data, bit, n_bins, n_features, slope, unit, grid, low_x, high_x, low_h, high_h, scratch):
+def add_rounded(data, bit, n_bins, n_features, slope, unit, levels, low_x, high_x, low_h, high_h, scratch):
     """Read what ``put_rounded`` wrote at ``bit`` and add the intervals; returns the next bit."""
     if n_features == 0:
         return bit
@@ -412,7 +412,7 @@ def add_rounded(data, bit, n_bins, n_features, slope, unit, grid, low_x, high_x,
     for j in range(n_features):
         n = n_bins[j]
         if n != known:
-            _set_course(n, grid, scratch)
+            _set_course(n, levels, scratch)
             known = n
         is_skipped, bit, low, high, code = get_event(_IS_SKIPPED, chances, data, bit, low, high, code)
         if is_skipped:
@@ -430,6 +430,6 @@ def add_rounded(data, bit, n_bins, n_features, slope, unit, grid, low_x, high_x,
         if h0 < h_total:
             bit, low, high, code = _get_tunnel(n, h_places, nearness, _H_KINDS, chances, data, bit, low, high, code)
             bit, low, high, code = _get_tunnel(n, x_places, nearness, _X_KINDS, chances, data, bit, low, high, code)
-            _add_tunnels(g_total - g0, h_total - h0, j, n, slope, unit, grid, low_x, high_x, low_h, high_h, scratch)
+            _add_tunnels(g_total - g0, h_total - h0, j, n, slope, unit, levels, low_x, high_x, low_h, high_h, scratch)
     n_bytes, _ = last_bytes(low, high)
     return bit + np.int64(8) * (n_bytes - np.int64(4))
