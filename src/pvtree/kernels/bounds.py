@@ -18,7 +18,7 @@ from pvtree.kernels.elementary import exp, log
 from pvtree.kernels.intrinsics import float64_at, int64_at, uint8_at
 from pvtree.kernels.jit import njit
 from pvtree.kernels.lanes import CHUNK
-from pvtree.kernels.split import TABLE_SIZE, decode_feature, x_log_x
+from pvtree.kernels.split import TABLE_SIZE, decode_feature, insert, x_log_x
 
 _COUNT_MASK = (1 << COUNT_BITS) - 1
 # A side with gradients but no hessian, which rounding can leave, may save any amount. Dividing by this instead of zero
@@ -160,21 +160,14 @@ def bound_ordered(fields, n_bins, totals, aims, tree):
 
 @njit
 def order_by_ratio(fields, n_bins, tree, scratch):
-    """Categories by gradient over hessian or, of two classes, by the share of the second; returns their number."""
+    """All categories by gradient over hessian or, of two classes, by second class over first."""
     order, keys = int64_at(scratch.order, N_BINS), float64_at(scratch.scores, N_BINS)
     last = (tree.n_fields - 1) * N_BINS
     weight = tree.n_planes * N_BINS if tree.criterion == ENTROPY else tree.hess_field * N_BINS
-    n = 0
     for b in range(n_bins + 1):
         g, h = np.float64(fields[last + b]), np.float64(fields[weight + b])
         key = g / h if h != 0.0 else (0.0 if g == 0.0 else np.copysign(np.inf, g))
-        i = n
-        while i > 0 and keys[i - 1] > key:
-            keys[i], order[i] = keys[i - 1], order[i - 1]
-            i -= 1
-        keys[i], order[i] = key, b
-        n += 1
-    return n
+        insert(key, b, b, keys, order)
 
 
 @njit
@@ -192,9 +185,9 @@ def bound_categories(fields, n_bins, totals, aims, tree, scratch):
             saved += above
         return saved, saved
     order = int64_at(scratch.order, N_BINS)
-    n_order = order_by_ratio(fields, n_bins, tree, scratch)
+    order_by_ratio(fields, n_bins, tree, scratch)
     most = 0.0
-    for i in range(n_order):
+    for i in range(n_bins + 1):
         for j in range(tree.n_fields):
             left[j] += fields[j * N_BINS + order[i]]
             right[j] = totals[j] - left[j]

@@ -253,6 +253,16 @@ def best_of_fields(n, sums, extra_lambda, tree, scratch):
 
 
 @njit
+def insert(key, b, n, keys, order):
+    """Put bin b among the n that are there, by rising keys; equal ones stay in the order of their bins."""
+    i = n
+    while i > 0 and keys[i - 1] > key:
+        keys[i], order[i] = keys[i - 1], order[i - 1]
+        i -= 1
+    keys[i], order[i] = key, b
+
+
+@njit
 def order_categories(fields, n_bins, sums, tree, scratch):
     """Categories with rows here (the missing bin is one of them), by gradient statistics or class share."""
     order = int64_at(scratch.order, N_BINS)
@@ -275,12 +285,7 @@ def order_categories(fields, n_bins, sums, tree, scratch):
         else:
             h = fields[tree.hess_field * N_BINS + b] * tree.hess_scale
             key = fields[(tree.n_fields - 1) * N_BINS + b] * tree.grad_scale / max(h + tree.cat_smooth, _TINY)
-        # Insertion keeps the sort stable: equal keys stay in the order of their bins.
-        i = n
-        while i > 0 and keys[i - 1] > key:
-            keys[i], order[i] = keys[i - 1], order[i - 1]
-            i -= 1
-        keys[i], order[i] = key, b
+        insert(key, b, n, keys, order)
         n += 1
     return n
 
