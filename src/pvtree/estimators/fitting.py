@@ -200,7 +200,7 @@ class Fitting(Estimator):
         if comm.size > 1 and values["tree_learner"] == "serial":
             raise InvalidParameterError(
                 f"tree_learner='serial' trains on one worker, but there are {comm.size}; "
-                "use tree_learner='voting', or 'data' for the model of one machine."
+                "use tree_learner='voting', or 'exact_voting' or 'data' for the model of one machine."
             )
 
     def _read_training(
