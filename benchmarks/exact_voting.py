@@ -390,8 +390,8 @@ def draw(costs: list[TreeCost], path: Path) -> None:
         below.set(xlabel="tree", ylim=(0, 100), xlim=(own.trees[0], max(own.trees[-1], own.trees[0] + 1)))
     axes[0, 0].set_ylabel("MB per worker and tree")
     axes[1, 0].set_ylabel("splits proven, %")
-    for row, axis in enumerate(axes[:, 0]):
-        axis.legend(fontsize="small", loc=("center right", "lower left")[row])
+    axes[0, 0].legend(fontsize="small", loc="upper left", bbox_to_anchor=(0.02, 0.85))
+    axes[1, 0].legend(fontsize="small", loc="lower left")
     figure.tight_layout()
     figure.savefig(path, dpi=130)
 
