@@ -101,6 +101,12 @@ class Frontier:
         return self.memory.data.n_features
 
     @property
+    def n_classes(self) -> int:
+        """Of class trees; 0 where gradients decide."""
+        layout = self.memory.layout
+        return layout.n_fields - layout.n_planes if self.rules.criterion == ENTROPY else 0
+
+    @property
     def allowed(self) -> np.ndarray:
         """uint8 (n_rows, n_features): what each node may use."""
         allowed: np.ndarray = self.memory.arrays["allowed"]
@@ -188,19 +194,15 @@ class Frontier:
         return self.gains[: self.n_rows]
 
     def _room_for_bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        layout = self.memory.layout
         if self.bounds.shape[1:] != self.gains.shape:
             self.bounds = np.empty((2, *self.gains.shape))
-            n_classes = layout.n_fields - layout.n_planes if self.rules.criterion == ENTROPY else 1
-            self.aims = np.empty((len(self.gains), n_classes))
+            self.aims = np.empty((len(self.gains), max(1, self.n_classes)))
         find_aims(0, self.n_rows, self.row_node, self.tree, self.aims)
         return self.bounds, self.aims
 
     def allowed_features(self) -> Elected:
         """All that every open node may use."""
-        row, feature = np.nonzero(self.allowed & self.is_open[:, None])
-        start = np.searchsorted(row, np.arange(self.n_rows + 1))
-        return Elected(start, feature)
+        return Elected.of(self.allowed & self.is_open[:, None])
 
     def with_histograms(self, wanted: np.ndarray, write: Callable[[int, int], None]) -> None:
         """Call write(first_row, last_row) for all rows, some at a time, while the wanted ones' histograms are kept."""

@@ -19,6 +19,7 @@ import oracle
 from pvtree.find_split.bounds import Bounds
 from pvtree.find_split.merging import Elected
 from pvtree.kernels import bound_wire
+from pvtree.kernels.bounds import NO_HESSIAN
 
 SETTINGS = settings(derandomize=True, deadline=None, database=None, max_examples=120)
 NAMES = ["gradient constant", "gradient real", "2 classes constant", "2 classes real", "3 classes copies"]
@@ -150,6 +151,12 @@ def test_on_the_wire_bounds_are_rounded_upwards_and_little(values: list[float], 
     largest = exact[exact < 1e200].max(initial=0.0)
     near = (exact < 1e200) & (exact > 1e-8 * largest) & (exact > 1e-280)
     assert (rounded[near] <= 1.0906 * exact[near]).all()
+
+
+def test_a_worker_without_rows_does_not_lower_the_smallest_hessian() -> None:
+    words = np.zeros(3, np.uint64)
+    bound_wire.put_floor(NO_HESSIAN, words, np.int64(0))
+    assert bound_wire.get_floor(words, np.int64(0))[0] == NO_HESSIAN
 
 
 def test_bounds_of_broken_messages_are_numbers() -> None:

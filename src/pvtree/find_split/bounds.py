@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pvtree.comm import Communicator
-from pvtree.dtypes import ENTROPY
 from pvtree.find_split.merging import Elected
 from pvtree.kernels import bound_wire as kernels
 from pvtree.kernels.bounds import smallest_hessians
@@ -26,11 +25,9 @@ class Bounds:
         self.frontier, self.rank, self.size = frontier, comm.rank, comm.size
         # uint8 (n_rows, n_features): what each node may use and has not elected.
         self.asked = frontier.allowed * frontier.is_open[:, None].astype(np.uint8)
-        self.asked[np.repeat(np.arange(frontier.n_rows), np.diff(elected.start)), elected.feature] = 0
+        self.asked[elected.row, elected.feature] = 0
         # More than two classes are not in any order, so that there is no above and below: one number is enough.
-        layout = frontier.memory.layout
-        has_order = frontier.rules.criterion != ENTROPY or layout.n_fields - layout.n_planes == 2
-        self.n_sides = 2 if has_order else 1
+        self.n_sides = 2 if frontier.n_classes <= 2 else 1
         self.smallest = np.empty(frontier.n_rows, np.int64)
         smallest_hessians(
             0, frontier.n_rows, frontier.row_node, frontier.tree, frontier.memory.nodes, self.smallest

@@ -44,7 +44,6 @@ class ExactVoting(Voting):
     def __init__(self, comm: Communicator, top_k: int | str, election_size: float, packs: bool) -> None:
         self.by_level = TopKByLevel(top_k)
         super().__init__(comm, self.by_level.first, election_size, packs)
-        self.election_size = election_size
         self.certificates: list[Certificate] = []
         self.n_trees = 0
 
@@ -58,7 +57,7 @@ class ExactVoting(Voting):
 
     def find_splits(self, frontier: Frontier) -> None:
         """PV-Tree_FindBestSplit for every open node at once, and bounds of what it does not look at."""
-        self._set_top_k(self.by_level[len(self.sent_before)])
+        self.set_top_k(self.by_level[len(self.sent_before)])
         self.sent_before.append(self.exchange.comm.traffic.total().bytes)
         self.n_open_by_level.append(int(frontier.is_open.sum()))
         self.known.make_room(len(frontier.memory.nodes))
@@ -91,9 +90,6 @@ class ExactVoting(Voting):
             nodes = frontier.open_leaves()
         nodes = nodes[self.known.how[nodes] == _UNKNOWN]
         return len(nodes) > 0 and self._prove(frontier, nodes)
-
-    def _set_top_k(self, k: int) -> None:
-        self.top_k, self.n_elected = k, max(1, int(self.election_size * k))
 
     def _merges_all(self, frontier: Frontier) -> np.ndarray:
         """By row: nodes that merge everything, because a vote would not save bytes."""
@@ -189,9 +185,8 @@ def with_all_of(frontier: Frontier, rows: np.ndarray, elected: Elected) -> Elect
     if not rows.any():
         return elected
     votes = np.where(frontier.allowed & rows[:, None], 0, -1)
-    votes[np.repeat(np.arange(frontier.n_rows), np.diff(elected.start)), elected.feature] = elected.votes
-    row, feature = np.nonzero(votes >= 0)
-    return Elected(np.searchsorted(row, np.arange(frontier.n_rows + 1)), feature, votes[row, feature])
+    votes[elected.row, elected.feature] = elected.votes
+    return Elected.of(votes >= 0)._replace(votes=votes[votes >= 0])
 
 
 class AuditedVoting(ExactVoting):

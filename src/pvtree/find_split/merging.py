@@ -28,6 +28,17 @@ class Elected(NamedTuple):
     feature: np.ndarray  # int64
     votes: np.ndarray = _NOTHING  # int64, like feature; empty where nobody voted
 
+    @classmethod
+    def of(cls, chosen: np.ndarray) -> Elected:
+        """From flags (n_rows, n_features)."""
+        row, feature = np.nonzero(chosen)
+        return cls(np.searchsorted(row, np.arange(len(chosen) + 1)), feature)
+
+    @property
+    def row(self) -> np.ndarray:
+        """int64, like feature."""
+        return np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
+
 
 class Merging:
     """Merges one frontier after another, and keeps the last one for subtraction."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pvtree.dtypes import ENTROPY
 from pvtree.find_split.exchange import Exchange
 from pvtree.find_split.merging import Elected
 from pvtree.kernels import proof as kernels
@@ -39,10 +38,8 @@ class Proof:
     def __init__(self, frontier: Frontier, upper: np.ndarray, smallest: np.ndarray, exchange: Exchange) -> None:
         self.frontier, self.upper, self.smallest, self.exchange = frontier, upper, smallest, exchange
         self.rank, self.size = exchange.comm.rank, exchange.comm.size
-        layout = frontier.memory.layout
-        n_classes = layout.n_fields - layout.n_planes if frontier.rules.criterion == ENTROPY else 0
         # Rounded sums are pairs: of gradient and hessian, or of two classes. Categories are not in any order yet.
-        self.can_round = (frontier.memory.data.is_categorical == 0) & (n_classes <= 2)
+        self.can_round = (frontier.memory.data.is_categorical == 0) & (frontier.n_classes <= 2)
 
     # Which features are in doubt
 
@@ -120,11 +117,9 @@ class Proof:
         if n_each < in_doubt.shape[1]:
             order = np.argsort(np.where(in_doubt, -self.upper, np.inf), axis=1, kind="stable")
             np.put_along_axis(in_doubt, order[:, n_each:], False, axis=1)
-        row, feature = np.nonzero(self.gather(in_doubt))
-        return Elected(np.searchsorted(row, np.arange(self.frontier.n_rows + 1)), feature)
+        return Elected.of(self.gather(in_doubt))
 
     def settle(self, merged: Elected) -> None:
         """These features have been merged, and are in doubt no longer."""
-        row = np.repeat(np.arange(len(self.upper)), np.diff(merged.start))
         own = merged.feature % self.size == self.rank
-        self.upper[row[own], merged.feature[own] // self.size] = -np.inf
+        self.upper[merged.row[own], merged.feature[own] // self.size] = -np.inf

@@ -25,8 +25,12 @@ class Voting(Together):
     def __init__(self, comm: Communicator, top_k: int, election_size: float, packs: bool) -> None:
         super().__init__(comm)
         self.merging = Merging(self.exchange, PACKED if packs else PLAIN)
-        self.top_k, self.n_elected = top_k, max(1, int(election_size * top_k))
+        self.election_size = election_size
+        self.set_top_k(top_k)
         self.votes: list[Votes] = []
+
+    def set_top_k(self, top_k: int) -> None:
+        self.top_k, self.n_elected = top_k, max(1, int(self.election_size * top_k))
 
     def n_merged(self, n_features: int) -> int:
         return min(n_features, self.n_elected)
@@ -53,7 +57,7 @@ class Voting(Together):
 
     def _note_votes(self, frontier: Frontier, elected: Elected) -> None:
         nodes = frontier.row_node
-        row = np.repeat(np.arange(len(nodes)), np.diff(elected.start))
+        row = elected.row
         won = elected.feature == frontier.memory.nodes["feature"][nodes[row]]
         self.winners_votes.append((nodes[row[won]], elected.votes[won]))
 

@@ -18,13 +18,13 @@ from pvtree.kernels.elementary import exp, log
 from pvtree.kernels.intrinsics import float64_at, int64_at, uint8_at
 from pvtree.kernels.jit import njit
 from pvtree.kernels.lanes import CHUNK
-from pvtree.kernels.split import TABLE_SIZE, decode_feature, insert, x_log_x
+from pvtree.kernels.split import TABLE_SIZE, decode_feature, gradient_bits, insert, x_log_x
 
 _COUNT_MASK = (1 << COUNT_BITS) - 1
 # A side with gradients but no hessian, which rounding can leave, may save any amount. Dividing by this instead of zero
 # makes a bound that no gain reaches, and never a NaN.
 _NEXT_TO_NOTHING = 1e-300
-NO_HESSIAN = np.int64(2**40)  # of a worker without rows: more than any row has
+NO_HESSIAN = np.int64(2**31)  # of a worker without rows: more than any row has
 
 
 @njit
@@ -219,10 +219,7 @@ def can_bound_lanes(tree):
 @njit
 def bound_tile(tile, totals, aim, tree, above, below):
     """Raise above[lane] and below[lane] to the largest of the tile's boundaries."""
-    hess_at = tree.hess_field - 1  # -1: the count, in the lowest bits
-    shift, mask = int64_at(tree.shift, tree.n_values), int64_at(tree.mask, tree.n_values)
-    h_shift, h_mask = (shift[hess_at], mask[hess_at]) if hess_at >= 0 else (ZERO, np.int64(_COUNT_MASK))
-    g_shift = shift[tree.n_values - 1]
+    h_shift, h_mask, g_shift = gradient_bits(tree)
     penalty = tree.reg_lambda / tree.hess_scale
     g_total, h_total = np.float64(totals[tree.n_fields - 1]), np.float64(totals[tree.hess_field])
     for start in range(0, len(tile), BLOCK):

@@ -13,7 +13,7 @@ import numpy as np
 from pvtree.dtypes import BLOCK, COUNT_BITS, NONE, ONE, ZERO
 from pvtree.kernels.intrinsics import float64_at, int64_at
 from pvtree.kernels.jit import njit
-from pvtree.kernels.split import boundary_step, heavy_from
+from pvtree.kernels.split import boundary_step, gradient_bits, heavy_from
 
 # Boundaries of 16 lanes that are looked at together: sums and scores of these stay in the first-level cache. A group of
 # bins that ballots may look into must not have more.
@@ -108,10 +108,7 @@ def collect_lanes(hist, base, lane_step, n_lanes, first, n_rows, tree, total, ne
 @njit
 def score_lanes(sums, n_rows, tree, tile, scores, best):
     """best[lane] = the largest GL^2/(HL+lambda) + GR^2/(HR+lambda) of the tile's boundaries that is larger yet."""
-    hess_at = tree.hess_field - 1  # -1: the count, in the lowest bits
-    shift, mask = int64_at(tree.shift, tree.n_values), int64_at(tree.mask, tree.n_values)
-    h_shift, h_mask = (shift[hess_at], mask[hess_at]) if hess_at >= 0 else (ZERO, np.int64(_COUNT_MASK))
-    g_shift = shift[tree.n_values - 1]
+    h_shift, h_mask, g_shift = gradient_bits(tree)
     g_total, h_total = np.float64(sums[tree.n_fields - 1]), np.float64(sums[tree.hess_field])
     penalty, alpha = tree.reg_lambda / tree.hess_scale, tree.reg_alpha / tree.grad_scale
     least_hess = tree.min_hess / tree.hess_scale

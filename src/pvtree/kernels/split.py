@@ -87,6 +87,15 @@ def heavy_from(n_rows):
 
 
 @njit
+def gradient_bits(tree):
+    """Where a packed word has its hessian (shift, mask) and its gradient (shift)."""
+    hess_at = tree.hess_field - 1  # -1: the count, in the lowest bits
+    shift, mask = int64_at(tree.shift, tree.n_values), int64_at(tree.mask, tree.n_values)
+    h_shift, h_mask = (shift[hess_at], mask[hess_at]) if hess_at >= 0 else (ZERO, np.int64(_COUNT_MASK))
+    return h_shift, h_mask, shift[tree.n_values - 1]
+
+
+@njit
 def collect_packed(packed, base, n_bins, start_word, n_rows, tree, scratch):
     """From packed words of one plane; returns the number of boundaries."""
     words = int64_at(scratch.words, N_BINS)
@@ -104,10 +113,7 @@ def collect_packed(packed, base, n_bins, start_word, n_rows, tree, scratch):
         boundary[n] = b + 1
         # Unsigned, a count below ``least`` is a huge number: one comparison checks both ends.
         n += (word != 0) & (np.uint64((total & _COUNT_MASK) - least) <= span)
-    hess_at = tree.hess_field - 1  # -1: the count, in the lowest bits
-    shift, mask = int64_at(tree.shift, tree.n_values), int64_at(tree.mask, tree.n_values)
-    h_shift, h_mask = (shift[hess_at], mask[hess_at]) if hess_at >= 0 else (ZERO, np.int64(_COUNT_MASK))
-    g_shift = shift[tree.n_values - 1]
+    h_shift, h_mask, g_shift = gradient_bits(tree)
     hess_left, grad_left = float64_at(scratch.hess_left, N_BINS), float64_at(scratch.grad_left, N_BINS)
     for i in range(n):
         hess_left[i] = (words[i] >> h_shift) & h_mask
