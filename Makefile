@@ -11,7 +11,7 @@ SOURCES := $(shell find src -name '*.py')
 BENCH := --output docs/benchmarks.md --summary README.md
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit format bench clean
+.PHONY: help demo test lint types unit format bench paper clean
 
 help:  ## Show these lines
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ format: $(VENV)/.test-installed  ## Let ruff format the code and fix what it can
 
 bench: $(VENV)/.bench-installed  ## Measure against LightGBM, XGBoost and scikit-learn, and write the tables (an hour)
 	@$(BIN)/python benchmarks/single_machine.py --scaling $(BENCH)
+
+paper: $(VENV)/.bench-installed  ## Repeat the paper's tables and figures on virtual machines (under an hour; QUICK=1: minutes)
+	@$(BIN)/python benchmarks/paper $(if $(QUICK),--quick --output build/paper.md)
 
 clean:  ## Remove everything that make made
 	rm -rf $(VENV) .numba_cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info

@@ -119,7 +119,7 @@ def rates(text: str) -> list[float]:
 class Bench:
     """Starts the programs on the hosts and reads what they measured."""
 
-    def __init__(self, network: Network, options: argparse.Namespace) -> None:
+    def __init__(self, network: Network, options: argparse.Namespace, is_bound: bool = False) -> None:
         self.network, self.options, self.folder = network, options, network.folder
         self.checks: dict[float, Run] = {}
         self.ports = count(FIRST_PORT)
@@ -128,7 +128,7 @@ class Bench:
             self.environment[name] = "1"
         Setting(
             options.rows, options.test_rows, options.columns, options.leaves, options.top_k, options.trees, 1,
-            network.addresses,
+            network.addresses, is_bound,
         ).write(self.folder)  # fmt: skip
 
     def all_rates(self) -> dict[float, Runs]:
@@ -165,6 +165,8 @@ class Bench:
         command = [sys.executable, str(PROGRAMS), what, str(self.folder)]
         if what.startswith("lightgbm"):
             self.network.on_each([*command, str(next(self.ports))], self.environment, limit)
+        elif what.startswith("virtual"):
+            self.here(what)
         else:
             self.network.mpi(command, self.environment, limit)
         return Run.of([Moments(**json.loads(result.read_text())) for result in results])
@@ -185,7 +187,7 @@ def shown(run: Run) -> str:
 def report(options: argparse.Namespace, bench: Bench, found: dict[float, Runs], load: float) -> str:
     mpi = f"mpi4py {installed('mpi4py')}, mpich {installed('mpich')}"
     parts = [
-        f"`{command()}`; {environment()}, {mpi}; load {load:.1f} before the start.",
+        f"`{command('cluster.py')}`; {environment()}, {mpi}; load {load:.1f} before the start.",
         f"{options.hosts} hosts with {options.rows // options.hosts:,} of {options.rows:,} rows x {options.columns:,} "
         f"columns each, one thread a host, {options.leaves} leaves, {MAX_BIN} bins, k = {options.top_k}, learning rate "
         f"{LEARNING_RATE}, at least {MIN_CHILD_SAMPLES} rows a leaf, {options.trees} trees. Medians of "
@@ -206,11 +208,11 @@ def report(options: argparse.Namespace, bench: Bench, found: dict[float, Runs], 
     return "\n\n".join(part for part in parts if part)
 
 
-def command() -> str:
+def command(script: str) -> str:
     """What was run, without the option that says where results go."""
     words = sys.argv[1:]
     kept = [word for i, word in enumerate(words) if "--output" not in (word.split("=")[0], *words[i - 1 : i])]
-    return shlex.join(["python", "benchmarks/cluster.py", *kept])
+    return shlex.join(["python", f"benchmarks/{script}", *kept])
 
 
 def typical(runs: list[Run], figure: str) -> float:

@@ -1,5 +1,5 @@
-"""What runs on a host of benchmarks/cluster.py, in a process of its own: ``cluster_programs.py WHAT FOLDER``, and for
-LightGBM the port and the host's number.
+"""What runs on a host of benchmarks/cluster.py and virtual_time.py, in a process of its own: ``cluster_programs.py WHAT
+FOLDER``, and for LightGBM the port and the host's number.
 
 Reads the folder's setting and the host's own rows; writes what it measured as JSON, one file a host.
 """
@@ -7,10 +7,12 @@ Reads the folder's setting and the host's own rows; writes what it measured as J
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,11 +24,17 @@ from made_data import N_WARM_ROWS, Part, make_binary
 from measure import auc
 from network import sent_bytes
 
+from pvtree.comm import Communicator
+
 if TYPE_CHECKING:
     from pvtree import GBDTClassifier
 
 CHECK_BYTES = 2_000_000
 N_CHECKS = 12
+N_PINGS = 500
+ROUND_BYTES = {8: 300, 60_000: 50, 600_000: 20, 3_000_000: 10}  # sent by each host in a round -> repetitions
+CLUSTER, LINKS = "cluster.json", "links.json"  # files of the folder
+NOTED: dict[Communicator, Callable[[], None]] = {}  # what each worker does after a tree
 
 
 @dataclass(frozen=True)
@@ -41,6 +49,7 @@ class Setting:
     n_trees: int
     n_threads: int  # of every host
     addresses: list[str]
+    is_bound: bool = False  # each host to one core, which others may share
 
     @property
     def n_hosts(self) -> int:
@@ -68,9 +77,12 @@ class Moments:
     auc: float | None = None  # of the test rows, told by host 0
 
     def note(self) -> None:
-        self.seconds.append(time.monotonic())
-        self.processor.append(time.process_time())
-        self.sent.append(sent_bytes())
+        self.add(time.monotonic(), time.process_time(), sent_bytes())
+
+    def add(self, seconds: float, processor: float, sent: int) -> None:
+        self.seconds.append(seconds)
+        self.processor.append(processor)
+        self.sent.append(sent)
 
     def write(self, folder: Path, host: int) -> None:
         (folder / f"{host}.json").write_text(json.dumps(asdict(self)))
@@ -116,31 +128,73 @@ def warm(folder: Path) -> None:
         model.fit(part.X[:N_WARM_ROWS], part.y[:N_WARM_ROWS]).predict(part.X[:N_WARM_ROWS], raw_score=True)
 
 
-def pvtree(folder: Path, learner: str) -> None:
-    """One rank of an MPI training."""
-    from pvtree.boosting import Booster
-    from pvtree.comm import mpi
+def bind(folder: Path, host: int) -> None:
+    """With more hosts than cores: no luck decides how many of them share a core."""
+    if Setting.read(folder).is_bound:
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[host % len(cores)]})
 
+
+def fit_and_write(folder: Path, learner: str, comm: Communicator, note: Callable[[Moments], None]) -> None:
+    """One worker's training, with a note after every tree."""
     setting, moments = Setting.read(folder), Moments()
+    part = Part.load(folder / f"rows{comm.rank}")
+
+    def after_tree() -> None:
+        note(moments)
+        moments.ledger.append(comm.traffic.to_array().tolist())
+
+    NOTED[comm] = after_tree
+    model = classifier(setting, learner, setting.n_trees).fit(part.X, part.y, comm=comm)
+    if comm.rank == 0 and setting.n_test:
+        test = Part.load(folder / "test")
+        moments.auc = auc(test, model.predict(test.X, raw_score=True))
+    moments.write(folder, comm.rank)
+
+
+@contextmanager
+def noting() -> Iterator[None]:
+    """Callbacks run on worker 0 alone, but every host's interface and clock is asked."""
+    from pvtree.boosting import Booster
+
     iterations = Booster.iterations
 
-    def noting(booster: Booster, first: int) -> Iterator[Any]:
-        """Callbacks run on worker 0 alone, but every host's interface is asked."""
+    def and_note(booster: Booster, first: int) -> Iterator[Any]:
         for trees in iterations(booster, first):
-            moments.note()
-            moments.ledger.append(booster.worker.comm.traffic.to_array().tolist())
+            NOTED[booster.worker.comm]()
             yield trees
 
-    def work(comm: mpi.MPICommunicator) -> None:
-        part = Part.load(folder / f"rows{comm.rank}")
-        with patch.object(Booster, "iterations", noting):
-            model = classifier(setting, learner, setting.n_trees).fit(part.X, part.y, comm=comm)
-        if comm.rank == 0:
-            test = Part.load(folder / "test")
-            moments.auc = auc(test, model.predict(test.X, raw_score=True))
-        moments.write(folder, comm.rank)
+    with patch.object(Booster, "iterations", and_note):
+        yield
 
-    mpi.run(work)
+
+def pvtree(folder: Path, learner: str) -> None:
+    """One rank of an MPI training."""
+    from pvtree.comm import mpi
+
+    def work(comm: mpi.MPICommunicator) -> None:
+        bind(folder, comm.rank)
+        fit_and_write(folder, learner, comm, Moments.note)
+
+    with noting():
+        mpi.run(work)
+
+
+def virtual(folder: Path, learner: str) -> None:
+    """All hosts of the training, as virtual machines of the cluster that the folder tells of, timed by their clocks."""
+    from pvtree.comm import Cluster, Network, virtual
+
+    told = json.loads((folder / CLUSTER).read_text())
+    cluster = Cluster(Network(**told["network"]), cores=told["cores"])
+
+    def work(comm: virtual.VirtualCommunicator) -> None:
+        def note(moments: Moments) -> None:
+            moments.add(comm.clock, comm.compute_seconds, comm.traffic.total().bytes)
+
+        fit_and_write(folder, learner, comm, note)
+
+    with noting():
+        virtual.run(work, Setting.read(folder).n_hosts, cluster)
 
 
 # LightGBM
@@ -194,6 +248,45 @@ def check(folder: Path) -> None:
     mpi.run(work)
 
 
+def links(folder: Path) -> None:
+    """Seconds of a message one way, and of rounds in which everybody sends everybody so many bytes."""
+    from pvtree.comm import mpi
+
+    def work(comm: mpi.MPICommunicator) -> None:
+        bind(folder, comm.rank)
+        one_way = ping(comm.rank)
+        rounds = []
+        for n_bytes, n_times in ROUND_BYTES.items():
+            outgoing = [np.ones(n_bytes // (comm.size - 1), np.uint8)] * comm.size
+            seconds, processor = [], time.process_time()
+            for _ in range(n_times):
+                comm.allgather(np.zeros(1), "metrics")  # so that all start at the same time
+                began = time.perf_counter()
+                comm.alltoall(outgoing, "histograms")
+                seconds.append(time.perf_counter() - began)
+            processor = (time.process_time() - processor) / n_times
+            slowest = np.max(comm.allgather(np.array(seconds), "metrics"), axis=0)  # (times,)
+            busy = np.mean(comm.allgather(np.array([processor]), "metrics"))
+            rounds.append([sum(part.nbytes for part in outgoing[1:]), float(np.median(slowest)), float(busy)])
+        if comm.rank == 0:
+            (folder / LINKS).write_text(json.dumps({"one_way": one_way, "rounds": rounds}))
+
+    mpi.run(work)
+
+
+def ping(rank: int) -> float:
+    """Half the time of a byte from rank 0 to 1 and back; other ranks go on, and sleep where they have to wait."""
+    from mpi4py import MPI
+
+    world, byte, seconds = MPI.COMM_WORLD, bytearray(1), [0.0]
+    for _ in range(N_PINGS if rank < 2 else 0):
+        began = time.perf_counter()
+        for sender in (0, 1):
+            (world.Send if rank == sender else world.Recv)([byte, MPI.BYTE], 1 - rank)
+        seconds.append(time.perf_counter() - began)
+    return float(np.median(seconds)) / 2
+
+
 def main() -> None:
     what, folder, *rest = sys.argv[1:]
     warnings.simplefilter("ignore")
@@ -201,8 +294,10 @@ def main() -> None:
         lightgbm(Path(folder), what.split("-")[1], *map(int, rest))
     elif what.startswith("pvtree-"):
         pvtree(Path(folder), what.split("-")[1])
+    elif what.startswith("virtual-"):
+        virtual(Path(folder), what.split("-")[1])
     else:
-        {"make": make, "warm": warm, "check": check}[what](Path(folder))
+        {"make": make, "warm": warm, "check": check, "links": links}[what](Path(folder))
 
 
 if __name__ == "__main__":

@@ -132,11 +132,12 @@ def test_the_model_of_one_process(client, n_workers, kind):
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).predict(X), whole.predict(X))
 
 
-def test_votes_are_those_of_virtual_workers_with_the_same_rows(client):
+@pytest.mark.parametrize("learner", ["voting", "svore", "yu"])
+def test_models_of_a_partition_are_those_of_virtual_workers_with_the_same_rows(client, learner):
     rng = np.random.default_rng(1)
     X = rng.normal(size=(400, 8))
     y = X[:, 0] + X[:, 1] * X[:, 2] + rng.normal(size=400)
-    options = {"tree_learner": "voting", "top_k": 1, **SMALL}
+    options = {"tree_learner": learner, "top_k": 1, **SMALL}
     virtual = GBDTRegressor(n_workers=4, **options).fit(X, y)
     assert virtual.model_.to_json() != GBDTRegressor(**SMALL).fit(X, y).model_.to_json()
     # Two partitions on each worker; the first rows are not on the worker with the first address.

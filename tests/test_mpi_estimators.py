@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("mpi4py")
 sys.path.insert(0, str(Path(__file__).resolve().parent / "comm"))
 
-from mpi_estimators import SIZES, make_cases, outcome
+from mpi_estimators import OF_PARTITION, SIZES, make_cases, outcome
 from mpi_jobs import outputs, run_to_end, started, wait_for_all_to_end, wait_until
 
 
@@ -60,15 +60,15 @@ def folder(tmp_path_factory):
 def expected(name, size):
     """The estimator fitted in this process, and how often its callback was called."""
     values, calls = cases()["values"], []
-    if name == "voting":
-        return values.fit(learner="voting", options={"n_workers": size}), 0
+    if name in OF_PARTITION:
+        return values.fit(learner=name, options={"n_workers": size}), 0
     if name == "restart":
         return values.fit(learner="serial", options={"n_estimators": 8}), 0
     return cases()[name].fit(learner="serial", callbacks=[lambda env: calls.append(env.iteration)]), len(calls)
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name", [*make_cases(), "voting", "restart"])
+@pytest.mark.parametrize("name", [*make_cases(), *OF_PARTITION, "restart"])
 @pytest.mark.filterwarnings("ignore")
 def test_every_rank_has_the_model_of_one_process(name, size, folder):
     """Or of virtual workers with the same rows; only worker 0 has called the callback."""
@@ -79,11 +79,12 @@ def test_every_rank_has_the_model_of_one_process(name, size, folder):
 
 
 def test_the_cases_are_worth_their_time():
-    """Early stopping comes early, and voting is not the model of all columns."""
+    """Early stopping comes early, and models that depend on how rows are spread are not those of one process."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert 0 < expected("stopping", 1)[0].best_iteration_ < 28
-        assert expected("voting", 5)[0].model_.to_json() != expected("values", 5)[0].model_.to_json()
+        models = {expected(name, 5)[0].model_.to_json() for name in (*OF_PARTITION, "values")}
+        assert len(models) == len(OF_PARTITION) + 1
 
 
 # What goes wrong in a script

@@ -19,6 +19,7 @@ from pvtree.errors import (
 )
 
 if TYPE_CHECKING:
+    from pvtree import theory
     from pvtree.estimators import (
         DecisionTreeClassifier,
         DecisionTreeRegressor,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         RandomForestRegressor,
     )
     from pvtree.model import Model
+    from pvtree.planning import plan
 
     __version__: str
 
@@ -52,7 +54,11 @@ __all__ = [
     "RandomForestRegressor",
     "WorkerTimeoutError",
     "__version__",
+    "plan",
+    "theory",
 ]
+# Where a public name is to be found, if not in pvtree.estimators.
+_HOMES = {"Model": "pvtree.model", "plan": "pvtree.planning"}
 
 
 def __getattr__(name: str) -> Any:
@@ -61,8 +67,10 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("pvtree")
+    if name == "theory":
+        return importlib.import_module("pvtree.theory")
     if name in __all__:
-        return getattr(importlib.import_module("pvtree.model" if name == "Model" else "pvtree.estimators"), name)
+        return getattr(importlib.import_module(_HOMES.get(name, "pvtree.estimators")), name)
     raise AttributeError(f"module 'pvtree' has no attribute {name!r}")
 
 

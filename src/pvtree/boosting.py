@@ -12,14 +12,24 @@ from pvtree.losses import make_loss
 from pvtree.model import Tree
 from pvtree.params import Params
 from pvtree.sampling import counted_rows, draws_rows, is_empty, subsample_rows
+from pvtree.tree_memory import GrownTree
 from pvtree.worker import Worker
 
 
 class Booster:
     """The loop of boosting over one shard; ``iterations`` yields the trees of each iteration."""
 
-    def __init__(self, shard: Shard, params: Params, worker: Worker, start_scores: np.ndarray | None = None) -> None:
-        self.shard, self.params, self.worker, self.team = shard, params, worker, worker.team
+    def __init__(
+        self,
+        shard: Shard,
+        params: Params,
+        worker: Worker,
+        start_scores: np.ndarray | None = None,
+        grows_with: Worker | None = None,
+    ) -> None:
+        """``grows_with`` is who grows the trees, where that is not all of ``worker``'s workers together."""
+        self.shard, self.params, self.team = shard, params, worker.team
+        self.worker = worker if grows_with is None else grows_with
         self.loss = make_loss(params, shard.y, shard.weight, shard.group)
         self.n_outputs = self.loss.n_outputs
         if start_scores is None:
@@ -28,7 +38,7 @@ class Booster:
         self.scores = np.ascontiguousarray(start_scores, np.float64)  # (n_outputs, n_rows)
         self.constant_hessian = self.loss.constant_hessian and shard.weight is None
         hessian = "constant" if self.constant_hessian else "real"
-        self.maker = GradientTreeMaker(shard, hessian, params, worker)
+        self.maker = GradientTreeMaker(shard, hessian, params, self.worker)
 
     def iterations(self, first: int) -> Iterator[list[Tree]]:
         """One list of n_outputs trees after another, without end; ``first`` numbers the first iteration."""
@@ -44,9 +54,18 @@ class Booster:
         rows, others = self._sample(iteration)
         # A worker that has all columns walks the other rows down the finished tree; else they must come along.
         passengers, walkers = (others, others[:0]) if self.worker.lacks_columns else (others[:0], others)
-        trees = []
+        trees: list[Tree] = []
+        for grown, tree in self._grow(iteration, grad, hess, rows, passengers):
+            self.maker.add_to_scores(grown, tree, walkers, self.scores[len(trees)])
+            trees.append(tree)
+        return trees
+
+    def _grow(
+        self, iteration: int, grad: np.ndarray, hess: np.ndarray, rows: np.ndarray | None, passengers: np.ndarray
+    ) -> Iterator[tuple[GrownTree, Tree]]:
+        """A tree for every output; where its rows ended up is known until the next one is made."""
         for output in range(self.n_outputs):
-            grown, tree = self.maker.make(
+            yield self.maker.make(
                 grad[output],
                 hess[output, :0] if self.constant_hessian else hess[output],
                 iteration * self.n_outputs + output,
@@ -54,9 +73,6 @@ class Booster:
                 shrinkage=self.params.learning_rate,
                 passengers=passengers,
             )
-            self.maker.add_to_scores(grown, tree, walkers, self.scores[output])
-            trees.append(tree)
-        return trees
 
     def _sample(self, iteration: int) -> tuple[np.ndarray | None, np.ndarray]:
         """Rows that grow this iteration's trees (None for all), and the others, which only get their outputs."""

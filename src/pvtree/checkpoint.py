@@ -135,7 +135,8 @@ class Checkpoint:
         if warns and saved["partition"] != now["partition"]:
             warnings.warn(
                 f"The checkpoint {self.path!r} is of a training whose rows were spread over the workers in another "
-                "way; voting goes on, but its model will not be that of an uninterrupted training.",
+                f"way; {now['parameters']['tree_learner']} goes on, but its model will not be that of an uninterrupted "
+                "training.",
                 stacklevel=2,
             )
 

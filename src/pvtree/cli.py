@@ -1,4 +1,7 @@
-"""The command line: ``pvtree train`` on Parquet files, in this process or on all ranks that mpiexec has started."""
+"""The command line: ``pvtree train`` on Parquet files, in this process or on all ranks that mpiexec has started.
+
+``pvtree plan`` is cli_plan.py.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pvtree.cli_options import ENSEMBLES, TASKS, estimator_class, parameter_options, python_values
+from pvtree.cli_plan import plan
 from pvtree.errors import CommunicationError, InvalidParameterError, PvtreeError
 
 if TYPE_CHECKING:
@@ -49,6 +53,9 @@ class Order:
 @click.version_option(package_name="pvtree", prog_name="pvtree")
 def cli() -> None:
     """Decision trees, forests and boosting whose workers vote (PV-Tree)."""
+
+
+cli.add_command(plan)
 
 
 @cli.command()

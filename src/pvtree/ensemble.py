@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from pvtree.agreement import tell
-from pvtree.boosting import Booster
 from pvtree.callbacks import EarlyStopException, EvalResult
 from pvtree.certificates import Certificate
 from pvtree.checkpoint import Checkpoint, fingerprint
-from pvtree.comm import Communicator, Solo, TrafficReport, local
+from pvtree.comm import Communicator, Solo, TrafficReport, local, virtual
 from pvtree.comm.traffic import report
 from pvtree.dataset import (
     Part,
@@ -27,6 +25,7 @@ from pvtree.dataset import (
     split_by_rows,
     spread_columns,
 )
+from pvtree.errors import InvalidParameterError
 from pvtree.evaluating import EvalSet, Evaluator
 from pvtree.find_split import Votes
 from pvtree.forest import Planter, plant_forest
@@ -35,6 +34,7 @@ from pvtree.metrics import CustomMetric, Metric
 from pvtree.model import Model, Tree
 from pvtree.params import Params
 from pvtree.row_ids import RowIds
+from pvtree.separate_boosting import count_parallel_trees, make_booster
 from pvtree.skew import warn_if_skewed
 from pvtree.sources import Source, as_source
 from pvtree.team import Team
@@ -54,6 +54,7 @@ class TrainResult:
     traffic: TrafficReport
     votes: list[Votes] | None  # by tree, where workers vote
     certificates: list[Certificate] | None  # by tree, where splits are proven
+    seconds: list[float]  # from the begin of the first iteration until the trees of each were made
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,9 @@ class Job:
         """One past the number of the last iteration."""
         return self.first + self.params.n_estimators
 
-    def model(self, trees: Sequence[Tree], n_features: int, n_outputs: int, init_score: np.ndarray) -> Model:
+    def model(
+        self, trees: Sequence[Tree], n_features: int, n_outputs: int, init_score: np.ndarray, n_parallel_trees: int = 1
+    ) -> Model:
         params = self.params
         return Model(
             trees=tuple(trees),
@@ -91,6 +94,7 @@ class Job:
             feature_names=None if self.feature_names is None else tuple(self.feature_names),
             classes=None if self.classes is None else tuple(self.classes),
             categories={k: tuple(v) for k, v in self.categories.items()},
+            n_parallel_trees=n_parallel_trees,
         )
 
 
@@ -107,6 +111,8 @@ class Trained:
     traffic: TrafficReport
     votes: list[Votes] | None
     certificates: list[Certificate] | None
+    n_parallel_trees: int
+    seconds: list[float]
 
 
 def train(
@@ -127,15 +133,21 @@ def train(
     init_model: Model | None = None,
     checkpoint: Checkpoint | None = None,
     comm: Communicator | None = None,
+    cluster: virtual.Cluster | None = None,
 ) -> TrainResult:
     """Train on the rows of this process and of those at the other ends of ``comm``, all of which call this.
 
     Alone, on ``n_workers`` virtual machines that are threads of this process. X is encoded: categorical columns hold
-    bin numbers, 0 for missing; ``ids`` tells where its rows stand among those of all workers.
+    bin numbers, 0 for missing; ``ids`` tells where its rows stand among those of all workers. On a ``cluster`` the
+    workers have clocks of their own, and timings are what they show.
     """
     is_watched = bool(eval_sets or callbacks)
     job = Job(params, categorical or {}, feature_names, init_model, is_watched, classes, categories or {}, checkpoint)
     if comm is not None and comm.size > 1:
+        if cluster is not None:
+            raise InvalidParameterError(
+                f"cluster is given beside comm, whose {comm.size} workers are real; leave one of them out."
+            )
         part = Part(X, y, weight, group, ids)
         part = spread_columns(part, comm) if params.tree_learner == "attribute" else part
         trained = train_worker(part, job, comm, eval_sets, metrics, callbacks)
@@ -148,24 +160,28 @@ def train(
             sets = eval_sets if comm.rank == 0 else [each.without_rows() for each in eval_sets]
             return train_worker(parts[comm.rank], job, comm, sets, metrics, callbacks)
 
-        trained = local.run(work, params.n_workers)[0] if params.n_workers > 1 else work(Solo())
+        if cluster is not None:
+            trained = virtual.run(work, params.n_workers, cluster)[0]
+        else:
+            trained = local.run(work, params.n_workers)[0] if params.n_workers > 1 else work(Solo())
     return _result(trained, job, X.shape[1])
 
 
 def _result(trained: Trained, job: Job, n_features: int) -> TrainResult:
-    trees, stop = trained.trees, trained.stop
+    stop = trained.stop
+    model = job.model(trained.trees, n_features, trained.n_outputs, trained.init_score, trained.n_parallel_trees)
     best_score: dict[str, dict[str, float]] = {}
     for result in stop.best_score if stop else []:
         best_score.setdefault(result[0], {})[result[1]] = result[2]
     if stop:
-        per_iteration = trained.n_outputs if job.params.ensemble == "gbdt" else 1
-        trees = trees[: (stop.best_iteration + 1) * per_iteration]
+        n_kept = (stop.best_iteration + 1) * model.trees_per_iteration
+        model = replace(model, trees=model.trees[:n_kept])
     evals_result: dict[str, dict[str, list[float]]] = {}
     for results in trained.history:
         for name, metric, value, _ in results:
             evals_result.setdefault(name, {}).setdefault(metric, []).append(value)
     return TrainResult(
-        job.model(trees, n_features, trained.n_outputs, trained.init_score),
+        model,
         evals_result,
         stop.best_iteration + 1 if stop else 0,
         best_score,
@@ -173,6 +189,7 @@ def _result(trained: Trained, job: Job, n_features: int) -> TrainResult:
         trained.traffic,
         trained.votes,
         trained.certificates,
+        trained.seconds,
     )
 
 
@@ -186,17 +203,18 @@ def train_worker(
 ) -> Trained:
     """What every worker runs, whatever carries its messages; worker 0 calls the callbacks."""
     params, checkpoint = job.params, job.checkpoint
-    with Team(max(1, params.n_threads // comm.n_on_host)) as team:
+    with comm.make_team(params.n_threads) as team:
         worker = Worker.of(team, comm, params.tree_learner)
-        began = time.perf_counter()
+        began = comm.now()
+        n_parallel = count_parallel_trees(part, params, comm)
+        _check_start(job.init_model, n_parallel)
         shard = make_shard(part, job.categorical, params, team, comm)
-        if params.tree_learner == "voting" and comm.size > 1:
-            warn_if_skewed(shard, params, comm, job.feature_names)
-        binned = time.perf_counter()
+        warn_if_skewed(shard, params, comm, job.feature_names)
+        binned = comm.now()
         evaluator = Evaluator(job, eval_sets, metrics, comm)
         saved, mark = None, {}
         if checkpoint is not None:
-            mark = fingerprint(params, shard, comm, job.init_model, evaluator.asked)
+            mark = fingerprint(params, shard, comm, job.init_model, evaluator.asked, n_parallel)
             saved = checkpoint.resume(mark, comm)
             saved = saved and saved.up_to(params.n_estimators)
         start = job.init_model if saved is None else saved.model
@@ -207,21 +225,35 @@ def train_worker(
         history: list[list[EvalResult]] = [] if saved is None else saved.history
         before_trees, n_before = comm.traffic.snapshot(), len(trees)
         watch = Watch(job, callbacks) if comm.rank == 0 else None
+        ready, seconds = comm.now(), []
         with watch.progress(len(history)) if watch is not None else nullcontext():
             stop = _agree_to_stop(watch.replay(history) if watch is not None else None, job, comm)
             while stop is None and len(history) < params.n_estimators:
                 added = next(iterations)
                 trees.extend(added)
+                seconds.append(comm.now() - ready)
                 history.append(evaluator.evaluate(added, job.first + len(history) + 1))
                 seen_enough = watch.see(job.first + len(history) - 1, history[-1]) if watch is not None else None
                 stop = _agree_to_stop(seen_enough, job, comm)
                 if checkpoint is not None and comm.rank == 0 and checkpoint.is_due(len(history)):
-                    checkpoint.save(job.model(trees, shard.n_all_features, n_outputs, init_score), history, mark)
+                    so_far = job.model(trees, shard.n_all_features, n_outputs, init_score, n_parallel)
+                    checkpoint.save(so_far, history, mark)
         maker.strategy.finish_training()
         traffic = report(comm, before_trees, len(trees) - n_before)
-        timings = {"binning": binned - began, "training": time.perf_counter() - binned}
+        timings = {"binning": binned - began, "training": comm.now() - binned}
     of = maker.strategy
-    return Trained(trees, n_outputs, init_score, stop, history, timings, traffic, of.votes, of.certificates)
+    return Trained(
+        trees, n_outputs, init_score, stop, history, timings, traffic, of.votes, of.certificates, n_parallel, seconds
+    )
+
+
+def _check_start(start: Model | None, n_parallel: int) -> None:
+    """All iterations of a model have as many trees."""
+    if start is not None and start.n_parallel_trees != n_parallel:
+        raise InvalidParameterError(
+            f"init_model adds {start.n_parallel_trees} tree(s) to each output in an iteration, this training would add "
+            f"{n_parallel}; train both with tree_learner='yu' and equally many workers that have rows, or both without."
+        )
 
 
 def _start_scores(start: Model, part: Part, comm: Communicator, team: Team) -> np.ndarray:
@@ -242,7 +274,7 @@ def _iterations(
         trees = plant_forest(planter, job.stop - first, first)
         n_outputs = params.n_classes if params.criterion == "entropy" else 1
         return ([tree] for tree in trees), n_outputs, np.zeros(n_outputs), planter.maker
-    booster = Booster(shard, params, worker, start_scores)
+    booster = make_booster(shard, params, worker, start_scores)
     init_score = booster.init_score if start is None else start.init_score
     return booster.iterations(first), booster.n_outputs, init_score, booster.maker
 

@@ -20,6 +20,7 @@ Fingerprint = dict[str, Any]  # plain values, as JSON gives them back
 # May change between two runs: they decide how fast the trees come and how many, not which.
 _FREE = {"n_threads", "verbosity", "n_workers", "n_estimators", "early_stopping_rounds", "packs_histograms", "audit"}
 _OF_LEARNER = {"top_k": "voting", "election_size": "voting", "quantized_bins": "quantized"}
+_OF_PARTITION = {"voting", "svore", "yu"}  # make other trees where rows are spread in another way
 _EXACT = {"serial", "data", "attribute", "exact_voting"}  # make the same trees
 # What is said of a part that differs; those with {} show both values.
 PARTS = {
@@ -41,6 +42,7 @@ def fingerprint(
     comm: Communicator,
     init_model: Model | None = None,
     evaluation: Sequence[str] = (),
+    n_parallel_trees: int = 1,
 ) -> Fingerprint:
     """What decides the model, the same on all workers and, but for "partition", however rows are spread.
 
@@ -50,13 +52,13 @@ def fingerprint(
         labels = np.array([label_sum(shard)], np.uint64)
         # Where columns are spread every worker has all rows.
         total = labels if params.tree_learner == "attribute" else comm.allreduce(labels, "scores")
-        partition = _partition(shard, comm) if params.tree_learner == "voting" else None
+        partition = _partition(shard, comm, params.tree_learner) if params.tree_learner in _OF_PARTITION else None
     bins = hashlib.sha256()
     for array in (shard.thresholds.upper, shard.thresholds.n_bins, shard.thresholds.is_categorical):
         bins.update(np.ascontiguousarray(array).tobytes())
     start = None if init_model is None else hashlib.sha256(init_model.to_json().encode()).hexdigest()
     return {
-        "parameters": _deciding(params),
+        "parameters": _deciding(params, n_parallel_trees),
         "n_rows": int(shard.ids.n_all),
         "n_features": shard.n_all_features,
         "bins": bins.hexdigest(),
@@ -67,11 +69,13 @@ def fingerprint(
     }
 
 
-def _deciding(params: Params) -> dict[str, Any]:
+def _deciding(params: Params, n_parallel_trees: int) -> dict[str, Any]:
     values = {name: value for name, value in vars(params).items() if name not in _FREE}
     learner = values["tree_learner"]
     values = {name: value for name, value in values.items() if _OF_LEARNER.get(name, learner) == learner}
     values["tree_learner"] = "serial" if learner in _EXACT else learner
+    if learner == "yu":  # iterations of another number of trees would not fit into one model
+        values["the number of workers with rows"] = n_parallel_trees
     objective = values["objective"]
     if callable(objective):
         kind = objective if hasattr(objective, "__qualname__") else type(objective)
@@ -108,8 +112,9 @@ def _mixed(words: np.ndarray) -> np.ndarray:
     return words ^ (words >> np.uint64(31))
 
 
-def _partition(shard: Shard, comm: Communicator) -> str:
-    """A digest of who has which rows. Voting treats workers alike, so their order is left out."""
+def _partition(shard: Shard, comm: Communicator, learner: str) -> str:
+    """A digest of who has which rows. Voting treats workers alike, so their order is left out; the others do not:
+    it decides between trees of equal loss, and in which order trees are added up."""
     ids = shard.ids
     first, length = ids.start[:-1] + ids.shift, np.diff(ids.start)
     order = np.argsort(first[length > 0])
@@ -118,7 +123,8 @@ def _partition(shard: Shard, comm: Communicator) -> str:
     continues[1:] = first[1:] == first[:-1] + length[:-1]  # two runs that touch are one
     at = np.cumsum(~continues) - 1
     runs = np.stack([first[~continues], np.bincount(at, length).astype(np.int64)], axis=1)
-    everybody = sorted(part.tobytes() for part in comm.allgather(runs, "scores"))
+    everybody = [part.tobytes() for part in comm.allgather(runs, "scores")]
+    everybody = sorted(everybody) if learner == "voting" else everybody
     return hashlib.sha256(b"|".join(everybody)).hexdigest()
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from pvtree.binning import Thresholds
 from pvtree.dataset import Shard
 from pvtree.dtypes import ENTROPY, GRADIENT, Layout
 from pvtree.find_split import make_strategy
@@ -73,18 +74,14 @@ class TreeMaker:
 
     def _finish(self, grown: GrownTree, value: np.ndarray, weight: np.ndarray) -> Tree:
         """Bins become thresholds, and category sets get a table of their own."""
-        is_leaf = grown.feature < 0
-        feature = np.maximum(grown.feature, 0)
-        is_categorical = (self.thresholds.is_categorical[feature] == 1) & ~is_leaf
-        cat_set = np.where(is_categorical, np.cumsum(is_categorical) - 1, -1)
-        is_numeric = ~is_leaf & ~is_categorical
+        threshold, cat_set = thresholds_and_sets(self.thresholds, grown.feature, grown.split_bin)
         return Tree(
             feature=grown.feature,
-            threshold=np.where(is_numeric, self.thresholds.of(feature, grown.split_bin), 0.0),
+            threshold=threshold,
             left_child=grown.left_child,
             default_left=grown.default_left,
             cat_set=cat_set,
-            cat_sets=grown.left_set[is_categorical],
+            cat_sets=grown.left_set[cat_set >= 0],
             value=value,
             gain=grown.gain,
             count=grown.sums[:, : self.layout.n_planes].sum(axis=1),
@@ -100,13 +97,19 @@ class TreeMaker:
             value[grown.run_leaf], scores,
         )  # fmt: skip
         if len(out_of_sample) > 0:
-            starts = self.data.block_start
-            feature = np.maximum(grown.feature, 0)
-            block = np.searchsorted(starts, feature, side="right") - 1
-            self.team.for_blocks(
-                add_routed_values, len(out_of_sample), self.data.bins, out_of_sample, block, feature - starts[block],
-                grown.split_bin, grown.default_left, tree.cat_set, tree.cat_sets, grown.left_child, value, scores,
-            )  # fmt: skip
+            self.add_walked(tree, grown.split_bin, out_of_sample, scores)
+
+    def add_walked(self, tree: Tree, split_bin: np.ndarray, rows: np.ndarray, scores: np.ndarray) -> None:
+        """scores[row] += the output of a tree, whoever grew it, for rows that walk down its splits by their bins."""
+        starts = self.data.block_start
+        feature = np.maximum(tree.feature, 0)
+        block = np.searchsorted(starts, feature, side="right") - 1
+        # Types as a grown tree has them: others would have the kernel compiled once more.
+        self.team.for_blocks(
+            add_routed_values, len(rows), self.data.bins, rows, block, feature - starts[block], split_bin,
+            tree.default_left.astype(np.int64), tree.cat_set, tree.cat_sets, tree.left_child.astype(np.int64),
+            tree.value[:, 0], scores,
+        )  # fmt: skip
 
 
 class GradientTreeMaker(TreeMaker):
@@ -233,6 +236,18 @@ class ClassTreeMaker(TreeMaker):
         counts = grown.sums[:, layout.n_planes :]
         weight_sum = counts.sum(axis=1)
         return grown, self._finish(grown, counts / weight_sum[:, None], weight_sum * scale)
+
+
+def thresholds_and_sets(
+    thresholds: Thresholds, feature: np.ndarray, split_bin: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of every node the number that it compares with, 0 where it does not; and the number of its set of categories
+    among those of its tree, -1 where it has none."""
+    is_leaf = feature < 0
+    feature = np.maximum(feature, 0)
+    is_categorical = (thresholds.is_categorical[feature] == 1) & ~is_leaf
+    threshold = np.where(is_leaf | is_categorical, 0.0, thresholds.of(feature, split_bin))
+    return threshold, np.where(is_categorical, np.cumsum(is_categorical) - 1, -1)
 
 
 def _step(largest: float, has_copies: bool, limit: int) -> float:

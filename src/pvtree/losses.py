@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pvtree.errors import InvalidParameterError
-from pvtree.fixed_point import exact_mean, exact_means
+from pvtree.fixed_point import Term, exact_mean, exact_means, exact_sum
 from pvtree.kernels import gradients as kernels
+from pvtree.kernels import metrics as row_losses
 from pvtree.kernels.elementary import log
 from pvtree.kernels.ranking import lambdarank_gradients
 from pvtree.queries import Queries
@@ -49,6 +50,17 @@ class Loss:
     def _fill(self, scores: np.ndarray, grad: np.ndarray, hess: np.ndarray, team: Team) -> None:
         raise NotImplementedError
 
+    def total(self, moved: np.ndarray, scores: np.ndarray, grad: np.ndarray, hess: np.ndarray) -> float:
+        """The loss of the scores ``moved``, added up over this worker's rows or queries, in any units.
+
+        ``grad`` and ``hess`` are those at ``scores``: all that is known of a loss that a user's function stands for.
+        """
+        losses, weight = self._losses(moved)
+        return exact_sum(losses if weight is None else losses * weight)
+
+    def _losses(self, scores: np.ndarray) -> Term:
+        raise NotImplementedError
+
 
 class SquaredError(Loss):
     constant_hessian = True
@@ -58,6 +70,9 @@ class SquaredError(Loss):
 
     def _fill(self, scores: np.ndarray, grad: np.ndarray, hess: np.ndarray, team: Team) -> None:
         team.for_blocks(kernels.squared_error_gradients, self.y.size, self.y, scores[0], grad[0], hess[0])
+
+    def _losses(self, scores: np.ndarray) -> Term:
+        return np.square(scores[0] - self.y), self.weight
 
 
 class BinaryLogLoss(Loss):
@@ -70,6 +85,11 @@ class BinaryLogLoss(Loss):
 
     def _fill(self, scores: np.ndarray, grad: np.ndarray, hess: np.ndarray, team: Team) -> None:
         team.for_blocks(kernels.binary_gradients, self.y.size, self.y, scores[0], grad[0], hess[0])
+
+    def _losses(self, scores: np.ndarray) -> Term:
+        losses = np.empty(self.y.size)
+        row_losses.binary_log_losses(self.y, scores[0], losses)
+        return losses, self.weight
 
 
 class MulticlassLogLoss(Loss):
@@ -86,6 +106,11 @@ class MulticlassLogLoss(Loss):
 
     def _fill(self, scores: np.ndarray, grad: np.ndarray, hess: np.ndarray, team: Team) -> None:
         team.for_blocks(kernels.multiclass_gradients, self.y.size, self.y, scores, grad, hess)
+
+    def _losses(self, scores: np.ndarray) -> Term:
+        losses = np.empty(self.y.size)
+        row_losses.multiclass_log_losses(self.y, scores, losses)
+        return losses, self.weight
 
 
 class LambdaRank(Loss):
@@ -106,6 +131,11 @@ class LambdaRank(Loss):
         lambdarank_gradients(
             start, stop, q.bounds, q.label, score, q.order, self.level, q.discount, self.ideal, grad, hess
         )
+
+    def _losses(self, scores: np.ndarray) -> Term:
+        """What each query lacks of the best NDCG: the gradients are of no loss, but lead to this one."""
+        weight = None if self.weight is None else self.queries.weights(self.weight)
+        return 1.0 - self.queries.ndcgs(scores[0], self.level), weight
 
 
 class CustomLoss(Loss):
@@ -134,6 +164,13 @@ class CustomLoss(Loss):
             out[:] = _checked_gradient(name, values, predicted.shape).T
         if self.weight is not None and not self.takes_weight:
             team.for_blocks(kernels.multiply_by_weight, self.y.size, self.weight, grad, hess)
+
+    def total(self, moved: np.ndarray, scores: np.ndarray, grad: np.ndarray, hess: np.ndarray) -> float:
+        """How much the loss changes, to second order: the function tells its derivatives only."""
+        if self.y.size == 0:
+            return 0.0  # grad and hess hold nothing then
+        step = moved - scores
+        return exact_sum(step * (grad + 0.5 * hess * step))
 
 
 def _checked_gradient(name: str, values: Any, shape: tuple[int, ...]) -> np.ndarray:

@@ -83,6 +83,7 @@ class Model:
     classes: tuple[Scalar, ...] | None = None
     # By feature: the category of bin b is categories[feature][b - 1].
     categories: Mapping[int, tuple[Scalar, ...]] = field(default_factory=dict)
+    n_parallel_trees: int = 1  # of a gbdt: how many trees an iteration adds to each output
 
     def __post_init__(self) -> None:
         def put(name: str, value: object) -> None:
@@ -94,6 +95,7 @@ class Model:
         put("trees", tuple(self.trees))
         put("n_features", int(self.n_features))
         put("n_outputs", int(self.n_outputs))
+        put("n_parallel_trees", int(self.n_parallel_trees))
         if self.feature_names is not None:
             put("feature_names", tuple(map(str, self.feature_names)))
         if self.classes is not None:
@@ -102,7 +104,7 @@ class Model:
 
     @property
     def trees_per_iteration(self) -> int:
-        return self.n_outputs if self.ensemble == "gbdt" else 1
+        return self.n_outputs * self.n_parallel_trees if self.ensemble == "gbdt" else 1
 
     @property
     def n_iterations(self) -> int:

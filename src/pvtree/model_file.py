@@ -48,6 +48,8 @@ def dump(model: Model) -> str:
         "categories": [[feature, _labels(values)] for feature, values in model.categories.items()],
         "trees": [_tree_payload(tree) for tree in model.trees],
     }
+    if model.n_parallel_trees != 1:  # left out otherwise, so that all other models keep the text they always had
+        payload["n_parallel_trees"] = model.n_parallel_trees
     body = _canonical(payload)
     head = {"format": FORMAT, "version": VERSION, "sha256": _checksum(body)}
     return f'{_canonical(head)[:-1]},"payload":{body}}}\n'
@@ -170,6 +172,7 @@ def _model(payload: dict[str, Any]) -> Model:
         "objective": str, "ensemble": str, "n_features": int, "n_outputs": int, "init_score": list,
         "feature_names": (list, type(None)), "classes": (list, type(None)), "categories": list, "trees": list,
     }  # fmt: skip
+    kinds |= {"n_parallel_trees": int} if "n_parallel_trees" in payload else {}
     _record(payload, kinds)
     if payload["ensemble"] not in ("gbdt", "forest"):
         refuse("the kind of ensemble is unknown")
@@ -182,7 +185,10 @@ def _model(payload: dict[str, Any]) -> Model:
     trees = tuple(_tree(item, n_features, n_outputs) for item in payload["trees"])
     if len({tree.n_values for tree in trees}) > 1:
         refuse("the trees differ in the number of values")
-    if payload["ensemble"] == "gbdt" and len(trees) % n_outputs:
+    n_parallel = payload.get("n_parallel_trees", 1)
+    if "n_parallel_trees" in payload and not (payload["ensemble"] == "gbdt" and 2 <= n_parallel <= _INT32_MAX):
+        refuse("the number of parallel trees is out of range")
+    if payload["ensemble"] == "gbdt" and len(trees) % (n_outputs * n_parallel):
         refuse("the number of trees is no multiple of the outputs")
     return Model(
         trees=trees,
@@ -194,6 +200,7 @@ def _model(payload: dict[str, Any]) -> Model:
         feature_names=names,
         classes=None if payload["classes"] is None else _read_labels(payload["classes"]),
         categories=_categories(payload["categories"], n_features),
+        n_parallel_trees=n_parallel,
     )
 
 

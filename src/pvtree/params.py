@@ -158,6 +158,9 @@ def _is_list_of_columns(value: Any) -> bool:
     return isinstance(value, list | tuple | np.ndarray) and all(_is_integer(v) or isinstance(v, str) for v in value)
 
 
+TREE_LEARNERS = ("serial", "voting", "exact_voting", "data", "quantized", "attribute", "feature")
+SEPARATE_LEARNERS = ("svore", "yu")  # make iterations of boosting of whole trees that workers grow alone
+
 RULES: dict[str, Rule] = {
     "n_estimators": integer("The number of boosting iterations, or of a forest's trees.", 1),
     "learning_rate": positive("How much of each tree is added to the model."),
@@ -199,8 +202,9 @@ RULES: dict[str, Rule] = {
     "lambdarank_truncation_level": integer("Pairs with a document above this rank are learnt from.", 1),
     "tree_learner": one_of(
         "How workers find splits together: alone, by voting (PV-Tree, or with a proof that makes it exact), or by the "
-        "baselines of its paper.",
-        *("serial", "voting", "exact_voting", "data", "quantized", "attribute", "feature"),
+        "baselines of its paper; with svore and yu workers grow trees of their own, whose best or mean is added.",
+        *TREE_LEARNERS,
+        *SEPARATE_LEARNERS,
     ),
     "n_workers": integer("The number of virtual machines that share the data; serial needs one.", 1, 1024),
     "top_k": Rule(

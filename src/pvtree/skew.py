@@ -1,4 +1,4 @@
-"""Warns when workers hold so different rows that their votes are doubtful: data sorted by label or by time.
+"""Warns when workers hold so different rows that their votes, or trees, are doubtful: data sorted by label or by time.
 PV-Tree's proof takes each worker's rows for a random sample of all rows; this looks whether they could be one."""
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 
 from pvtree.coarsening import count_rows
 from pvtree.dtypes import N_BINS
+from pvtree.params import SEPARATE_LEARNERS
 from pvtree.team import Team
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ MOST_NAMED = 3
 
 
 class SkewWarning(UserWarning):
-    """The workers' rows differ so much that voting may elect the wrong features."""
+    """The workers' rows differ so much that what each finds alone may be wrong: its votes, or its trees."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +47,13 @@ class Skew:
 def warn_if_skewed(
     shard: Shard, params: Params, comm: Communicator, feature_names: Sequence[str] | None = None
 ) -> None:
-    """On worker 0, warn before voting starts on rows that are not spread at random."""
-    if params.tree_learner != "voting" or comm.size == 1:
+    """On worker 0, warn before workers vote, or grow trees of their own, on rows that are not spread at random."""
+    if params.tree_learner not in ("voting", *SEPARATE_LEARNERS) or comm.size == 1:
         return
     skew = measure_skew(shard, params.n_classes, comm)
     if comm.rank == 0 and (skew.label or skew.features.any()):
-        warnings.warn(_sentence(skew, shard.group is not None, feature_names), SkewWarning, stacklevel=2)
+        votes = params.tree_learner == "voting"
+        warnings.warn(_sentence(skew, votes, shard.group is not None, feature_names), SkewWarning, stacklevel=2)
 
 
 def measure_skew(shard: Shard, n_classes: int, comm: Communicator) -> Skew:
@@ -133,7 +135,7 @@ def _doubtful(moments: np.ndarray, attainable: np.ndarray, n_units: float, n_tes
     return np.where((eta > chance) & (above > DOUBTFUL_SHARE), np.minimum(above, 1.0), 0.0)
 
 
-def _sentence(skew: Skew, has_queries: bool, feature_names: Sequence[str] | None) -> str:
+def _sentence(skew: Skew, votes: bool, has_queries: bool, feature_names: Sequence[str] | None) -> str:
     differing = []
     if skew.label:
         differing.append(f"the label ({skew.label:.0%})")
@@ -146,8 +148,9 @@ def _sentence(skew: Skew, has_queries: bool, feature_names: Sequence[str] | None
         differing.append(f"{n_more} more column{'s' if n_more > 1 else ''}")
     listed = " and ".join([", ".join(differing[:-1])] * (len(differing) > 1) + differing[-1:])
     what = "the queries (keeping the rows of each together)" if has_queries else "the rows (sklearn.utils.shuffle)"
+    doubt = "votes may miss the best features" if votes else "trees may fit their own rows only"
+    other = "does not vote" if votes else "grows every tree on all rows"
     return (
-        "The workers hold different data, so that their votes may miss the best features (share of the variance that "
-        f"can lie between workers: {listed}): shuffle {what} before training, or use tree_learner='data', "
-        "which does not vote."
+        f"The workers hold different data, so that their {doubt} (share of the variance that can lie between workers: "
+        f"{listed}): shuffle {what} before training, or use tree_learner='data', which {other}."
     )

@@ -22,6 +22,7 @@ SIZES = (1, 2, 5)
 SHARES = {1: (0, 1), 2: (0, 0.3, 1), 5: (0, 0.1, 0.1, 0.45, 0.9, 1)}  # of the rows; one of the five has none
 SMALL = {"n_estimators": 4, "num_leaves": 7, "min_child_samples": 5, "max_bin": 63, "verbosity": 0}
 N_ROWS = 240
+OF_PARTITION = ("voting", "svore", "yu")  # models that depend on how rows are spread
 
 
 class Case:
@@ -103,7 +104,8 @@ def fits(folder: Path) -> None:
             calls: list[int] = []
             fitted = case.fit(comm, callbacks=[lambda env, calls=calls: calls.append(env.iteration)])
             keep(name, fitted, calls)
-        keep("voting", make_cases()["values"].fit(comm, "voting", row_bounds(N_ROWS, size)), [])
+        for learner in OF_PARTITION:
+            keep(learner, make_cases()["values"].fit(comm, learner, row_bounds(N_ROWS, size)), [])
         kept = folder / f"checkpoint of {size}"
         keep("restart", make_cases()["values"].fit(comm, options={"n_estimators": 8}, checkpoint=kept), [])
 

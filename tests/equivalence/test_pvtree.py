@@ -164,7 +164,7 @@ class Grown:
     tree: GrownTree
     leaf_rows: dict[int, list[int]]  # by node in level order: the worker's rows, by their number in the whole data
     elections: dict[brute.Path, Election]
-    votes: tuple[int, int, int]
+    votes: tuple[int, int, int, int]
     n_rounds: int  # how often splits of a frontier were looked for
     n_collectives: int  # in all rounds together
 
@@ -300,8 +300,11 @@ def assert_same_splits(tree: GrownTree, nodes: list[brute.Node], data: Data, lay
             assert (tree.split_bin[i], tree.default_left[i]) == (split.split_bin, split.default_left)
 
 
-def expected_votes(nodes: list[brute.Node], n_workers: int) -> tuple[int, int, int]:
-    """Splits whose attribute was on all ballots, on at least half, on fewer; of those that were voted about."""
+def expected_votes(nodes: list[brute.Node], n_workers: int) -> tuple[int, int, int, int]:
+    """Splits whose attribute was on all ballots, on at least half, on fewer; ballots that named it.
+
+    Of those that were voted about.
+    """
     votes = [
         sum(node.split.attribute in ballot for ballot in node.ballots)
         for node in nodes
@@ -309,7 +312,7 @@ def expected_votes(nodes: list[brute.Node], n_workers: int) -> tuple[int, int, i
     ]
     by_all = sum(v == n_workers for v in votes)
     by_half = sum(2 * v >= n_workers for v in votes) - by_all
-    return by_all, by_half, len(votes) - by_all - by_half
+    return by_all, by_half, len(votes) - by_all - by_half, sum(votes)
 
 
 def check(case: Case, data: Data | None = None) -> tuple[list[brute.Node], list[Grown]]:

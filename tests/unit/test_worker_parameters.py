@@ -14,7 +14,7 @@ from estimator_samples import ALL, GBDTS, small
 from numpy.testing import assert_array_equal
 
 import pvtree
-from pvtree import ensemble
+from pvtree.comm import base
 from pvtree.comm.traffic import PHASES
 from pvtree.errors import InvalidParameterError, InvalidTypeError
 from pvtree.params import make_params
@@ -140,8 +140,9 @@ def test_traffic_and_votes(estimator: Any, learner: str) -> None:
         return
     assert len(fitted.votes_) == len(trees)
     for votes, tree in zip(fitted.votes_, trees, strict=True):
-        assert sum(votes) == n_splits(tree) > 0
+        assert votes.splits == n_splits(tree) > 0
         assert min(votes) >= 0
+        assert 3 * votes.all + 2 * votes.half <= votes.named <= 3 * votes.all + 2 * votes.half + votes.fewer
 
 
 @pytest.mark.parametrize("learner", ["serial", *LEARNERS])
@@ -166,11 +167,11 @@ def test_votes_are_by_all_by_half_and_by_fewer() -> None:
     X = rng.integers(0, 2, (300, 4)).astype(float)
     y = X[:, 1].copy()
     fitted = pvtree.DecisionTreeRegressor(tree_learner="voting", n_workers=3, top_k=1, election_size=1, num_leaves=2)
-    assert fitted.fit(X, y).votes_ == [(1, 0, 0)]
+    assert fitted.fit(X, y).votes_ == [(1, 0, 0, 3)]
     y[200:] = X[200:, 2]
-    assert fitted.fit(X, y).votes_ == [(0, 1, 0)]
+    assert fitted.fit(X, y).votes_ == [(0, 1, 0, 2)]
     y[100:200] = X[100:200, 3]
-    assert fitted.fit(X, y).votes_ == [(0, 0, 1)]
+    assert fitted.fit(X, y).votes_ == [(0, 0, 1, 1)]
 
 
 # Stopping early
@@ -252,7 +253,7 @@ def test_threads_are_shared_out_and_change_nothing(name: str, learner: str) -> N
         estimator = small(
             getattr(pvtree, name), tree_learner=learner, n_workers=3, n_jobs=n_jobs, top_k=2, num_leaves=7, verbosity=0
         )
-        with patch.object(ensemble, "Team", make_team):
+        with patch.object(base, "Team", make_team):
             models.append(estimator.fit(X, y).model_.to_json())
         assert sizes == [per_worker] * 3
     assert models[0] == models[1] == models[2]

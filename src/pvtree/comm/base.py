@@ -12,6 +12,7 @@ import numpy as np
 
 from pvtree.comm.traffic import PHASES, Traffic
 from pvtree.errors import InvalidParameterError, InvalidTypeError
+from pvtree.team import Team
 
 REDUCTIONS = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
@@ -50,9 +51,9 @@ class Communicator(ABC):
         check_phase(phase)
         check_buffer(buffer)
         item = buffer.shape[1:]
-        start = perf_counter()
+        start = self.now()
         parts = self._allgather(buffer.reshape(-1), Call("allgather", phase, buffer.dtype, item))
-        self.traffic.record(phase, (self.size - 1) * buffer.nbytes, perf_counter() - start)
+        self.traffic.record(phase, (self.size - 1) * buffer.nbytes, self.now() - start)
         return restore_items(parts, item)
 
     def alltoall(self, buffers: Sequence[np.ndarray], phase: str) -> list[np.ndarray]:
@@ -69,11 +70,11 @@ class Communicator(ABC):
                     "The buffers of one alltoall differ in dtype or in a dimension after the first; make them alike."
                 )
         item = buffers[0].shape[1:]
-        start = perf_counter()
+        start = self.now()
         flat = [buffer.reshape(-1) for buffer in buffers]
         parts = self._alltoall(flat, Call("alltoall", phase, buffers[0].dtype, item))
         n_sent = sum(buffer.nbytes for buffer in buffers) - buffers[self.rank].nbytes
-        self.traffic.record(phase, n_sent, perf_counter() - start)
+        self.traffic.record(phase, n_sent, self.now() - start)
         return restore_items(parts, item)
 
     def allreduce(self, buffer: np.ndarray, phase: str, op: str = "sum") -> np.ndarray:
@@ -82,11 +83,11 @@ class Communicator(ABC):
         check_buffer(buffer)
         if op not in REDUCTIONS:
             raise InvalidParameterError(f"allreduce does not know op={op!r}; use one of {', '.join(REDUCTIONS)}.")
-        start = perf_counter()
+        start = self.now()
         result = self._allreduce(buffer, op, Call("allreduce", phase, buffer.dtype, buffer.shape, op))
         # A ring cuts the buffer into M shares. A worker sends all but one of them twice: to add up, and to spread.
         share = (self.rank + 1) * buffer.nbytes // self.size - self.rank * buffer.nbytes // self.size
-        self.traffic.record(phase, 2 * (buffer.nbytes - share), perf_counter() - start)
+        self.traffic.record(phase, 2 * (buffer.nbytes - share), self.now() - start)
         return result
 
     def broadcast(self, buffer: np.ndarray | None, phase: str, root: int = 0) -> np.ndarray:
@@ -98,11 +99,19 @@ class Communicator(ABC):
         if self.rank == root:
             check_buffer(buffer)
             given = buffer
-        start = perf_counter()
+        start = self.now()
         result = self._broadcast(given, root, Call("broadcast", phase, detail=f"root {root}"))
         n_sent = 0 if given is None else (self.size - 1) * given.nbytes
-        self.traffic.record(phase, n_sent, perf_counter() - start)
+        self.traffic.record(phase, n_sent, self.now() - start)
         return result
+
+    def now(self) -> float:
+        """Seconds, of which only differences mean anything. Virtual machines have clocks of their own."""
+        return perf_counter()
+
+    def make_team(self, n_threads: int) -> Team:
+        """The threads of this worker, if its process may use so many for all workers that share this machine."""
+        return Team(max(1, n_threads // self.n_on_host))
 
     @contextmanager
     def uncounted(self) -> Iterator[None]:

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import log2
 from typing import NamedTuple
+
+import numpy as np
 
 from pvtree.comm.traffic import PhaseTraffic
 from pvtree.dtypes import MAX_CAPACITY
@@ -167,3 +170,70 @@ def paper_setting(
         growth = complete_tree(n_rows, depth, merged[name], n_bins, subtracts, wire.by_columns)
         result[name] = sum(cost.bytes for cost in of_tree(growth, wire).values()) / n_workers
     return result
+
+
+# Leaf-wise trees before they grow: how they usually do. Fitted to recorded trainings of 15 to 255 leaves; how far off a
+# training may be is told in docs/plan.md.
+
+_SMALLER_CHILD = 0.515  # of all histograms: one of each pair, and the root's
+_KEPT_ELECTIONS = 0.6  # the wider the data, the fewer of a parent's elected attributes its children elect again
+_BITMAP = 40  # bytes that tell which bins of a histogram are in use
+_SIZES = (np.arange(32) + 0.5) / 32  # quantiles of the nodes' sizes
+
+
+@dataclass(frozen=True)
+class Course:
+    """What growing a leaf-wise tree comes to, splits in advance included."""
+
+    n_searches: float  # frontiers
+    n_open: float  # nodes searched
+    rows_added: float  # into histograms, in passes over all rows: the root's, then those of smaller children
+    rows_looked_at: float  # of all nodes searched, in the same unit
+
+
+def usual_course(n_leaves: int, waits: bool = False) -> Course:
+    """By the leaf budget alone; ``waits`` where unlikely nodes wait (voting), which saves some searches."""
+    depth = log2(n_leaves)
+    n_open = 2.22 * n_leaves - 5 if waits else 2.8 * n_leaves - 9
+    return Course(1.0 + 1.45 * depth, max(n_open, n_leaves - 1.0), 1.0 + 0.366 * depth, 1.0 + 1.05 * depth)
+
+
+def n_travelling(n_merged: int, n_features: int) -> float:
+    """Attributes of a searched node whose histograms travel, after subtraction."""
+    share = (n_merged / n_features) ** _KEPT_ELECTIONS
+    return n_merged * (1.0 - (1.0 - _SMALLER_CHILD) * share)
+
+
+def leaf_wise_tree(n_rows: int, n_leaves: int, wire: Wire, n_merged: int = 0, n_bins: float = 255) -> Growth:
+    """The growth that is to be expected of a best-first tree where ``n_merged`` attributes of each node are merged."""
+    course = usual_course(n_leaves, waits=wire.top_k > 0)
+    n_searches = round(course.n_searches)
+    bins = course.n_open * n_travelling(n_merged, wire.n_features) * (n_bins + 1)
+    wide = bins * float((_node_rows(n_rows, n_leaves) > MAX_CAPACITY).mean())
+    searches = [
+        Search(round(course.n_open / n_searches), round((bins - wide) / n_searches), round(wide / n_searches))
+    ] * n_searches
+    moved = round((course.rows_looked_at - 1.0) * n_rows / max(1, n_searches - 1))
+    return Growth(searches, 2 * n_leaves - 1, [(moved,)] * (n_searches - 1) if wire.by_columns else ())
+
+
+def packed_share(n_rows: int, n_leaves: int, wire: Wire, n_bins: float = 255) -> float:
+    """Bytes of packed histograms in those of plain ones, by the rows that a machine has for each bin of a node."""
+    rows = _node_rows(n_rows, n_leaves)
+    plain = WORD * np.where(rows > MAX_CAPACITY, wire.n_fields, wire.n_planes)
+    local = rows / wire.n_workers
+    by_bin = local / (n_bins + 1)
+    if wire.top_k:  # bits: few rows go by themselves, of many the counts' digits
+        packed = np.minimum(1.55 * by_bin, 1.65 + 0.325 * np.log2(np.maximum(by_bin, 0.1)))
+    else:  # no more rows than bins go by themselves; else bins in use, which are fewer than of rows spread evenly
+        of_row = log2(n_bins + 1) / 8 + 4.0 * wire.n_workers / wire.n_features
+        words = WORD * np.where(local > MAX_CAPACITY, wire.n_fields, wire.n_planes)
+        packed = np.where(by_bin <= 1.0, of_row * by_bin, _BITMAP / (n_bins + 1) + words * -np.expm1(-0.6 * by_bin))
+    return float(np.minimum(packed, plain).sum() / plain.sum())
+
+
+def _node_rows(n_rows: int, n_leaves: int) -> np.ndarray:
+    """Rows of the nodes that send histograms, at quantiles: smaller children, of a leaf's average size or so."""
+    odds = (1.0 - _SIZES) / _SIZES
+    rows: np.ndarray = np.minimum(0.8 * odds ** (1 / 1.4), n_leaves / 2) * n_rows / n_leaves
+    return rows

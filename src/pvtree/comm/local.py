@@ -28,11 +28,12 @@ JOIN_SECONDS = 0.5  # for threads that have only their last lines to run; longer
 
 
 def run(
-    function: Callable[[LocalCommunicator], Result],
+    function: Callable[[Any], Result],
     size: int,
     *,
     timeout: float = 600.0,
     n_running: int | None = None,
+    communicator: Callable[[Meeting, int], LocalCommunicator] | None = None,
 ) -> list[Result]:
     """Run ``function(comm)`` on ``size`` workers and return their results by rank.
 
@@ -40,6 +41,7 @@ def run(
     The first exception of a worker ends all of them and is raised here, with the worker's number as ``rank``.
     ``n_running`` workers compute at once, by default as many as there are cores for this process: more would only
     push each other's histograms out of the caches. With 1 the workers take turns, which shows what each computes.
+    ``communicator(meeting, rank)`` makes the communicators, if they shall be of another kind than usual.
     ``timeout`` is how many seconds may pass without any worker coming to a collective.
     """
     n_running = min(size, usable_cores() if n_running is None else n_running)
@@ -47,16 +49,19 @@ def run(
         if not value > 0:
             raise InvalidParameterError(f"{name} is {value}; a virtual cluster needs a positive number.")
     meeting = Meeting(size, n_running, timeout)
+    make = LocalCommunicator if communicator is None else communicator
     threads = [
         # A worker sees the caller's context, such as numpy's errstate, and cannot change it.
-        threading.Thread(target=copy_context().run, args=(work, function, meeting, rank), name=f"pvtree-worker-{rank}")
+        threading.Thread(
+            target=copy_context().run, args=(work, function, make, meeting, rank), name=f"pvtree-worker-{rank}"
+        )
         for rank in range(1, size)
     ]
     try:
         for thread in threads:
             thread.daemon = True  # a worker that is stuck in the function must not keep the process alive
             thread.start()
-        work(function, meeting, 0)
+        work(function, make, meeting, 0)
         join_all(threads)
     except BaseException as error:  # interrupted between two workers' business, or no more threads to be had
         meeting.fail(0, error)
@@ -70,10 +75,12 @@ def run(
     return meeting.results()
 
 
-def work(function: Callable[[LocalCommunicator], Any], meeting: Meeting, rank: int) -> None:
+def work(
+    function: Callable[[Any], Any], make: Callable[[Meeting, int], LocalCommunicator], meeting: Meeting, rank: int
+) -> None:
     """The life of one worker. Nothing is raised from here: the meeting keeps the first error."""
     try:
-        comm = LocalCommunicator(meeting, rank)
+        comm = make(meeting, rank)
         meeting.leave(rank, function(comm))
     except BaseException as error:
         meeting.fail(rank, error)
@@ -106,10 +113,10 @@ class LocalCommunicator(Communicator):
 
     def _allgather(self, buffer: np.ndarray, call: Call) -> list[np.ndarray]:
         # Copied twice: the sender may go on and change its buffer, and a receiver may change what it received.
-        return [part.copy() for part in self._meeting.meet(self.rank, call, buffer.copy())]
+        return [part.copy() for part in self._meet(call, buffer.copy())]
 
     def _alltoall(self, buffers: list[np.ndarray], call: Call) -> list[np.ndarray]:
-        given = self._meeting.meet(self.rank, call, [buffer.copy() for buffer in buffers])
+        given = self._meet(call, [buffer.copy() for buffer in buffers])
         received = [from_worker[self.rank] for from_worker in given]  # each copy has one receiver, who may keep it
         for from_worker in given:
             from_worker[self.rank] = None  # these are the large messages: let go of them as soon as the receiver does
@@ -117,10 +124,14 @@ class LocalCommunicator(Communicator):
 
     def _allreduce(self, buffer: np.ndarray, op: str, call: Call) -> np.ndarray:
         # Added up once, by the last to come, while the others wait: so nobody's buffer can change meanwhile.
-        return self._meeting.meet(self.rank, call, buffer, lambda given: reduce_by_rank(given, op)).copy()
+        return self._meet(call, buffer, lambda given: reduce_by_rank(given, op)).copy()
 
     def _broadcast(self, buffer: np.ndarray | None, root: int, call: Call) -> np.ndarray:
-        return self._meeting.meet(self.rank, call, None if buffer is None else buffer.copy())[root].copy()
+        return self._meet(call, None if buffer is None else buffer.copy())[root].copy()
+
+    def _meet(self, call: Call, gift: Any, combine: Callable[[list[Any]], Any] | None = None) -> Any:
+        """What all verbs come to: everybody's gifts by rank, or what was made of them."""
+        return self._meeting.meet(self.rank, call, gift, combine)
 
 
 class Meeting:

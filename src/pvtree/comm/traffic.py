@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from pvtree.comm.base import Communicator
 
-PHASES = ("bins", "ballots", "histograms", "splits", "proofs", "rows", "scores", "metrics")
+PHASES = ("bins", "ballots", "histograms", "splits", "proofs", "rows", "trees", "scores", "metrics")
 
 
 @dataclass(frozen=True)

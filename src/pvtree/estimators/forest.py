@@ -9,7 +9,15 @@ import numpy as np
 from pvtree.estimators.base import store
 from pvtree.estimators.fitting import Fitting
 from pvtree.estimators.tasks import Classifier, Regressor
-from pvtree.params import RULES, one_of
+from pvtree.params import RULES, SEPARATE_LEARNERS, TREE_LEARNERS, one_of
+
+_FOREST_RULES = RULES | {
+    "tree_learner": one_of(
+        RULES["tree_learner"].meaning.partition(";")[0] + ".",
+        *TREE_LEARNERS,
+        note=f" ({' and '.join(map(repr, SEPARATE_LEARNERS))} are for boosting only: use 'voting')",
+    )
+}
 
 
 class _Forest(Fitting):
@@ -17,7 +25,7 @@ class _Forest(Fitting):
 
 
 class _ClassForest(_Forest, Classifier):
-    _rules = RULES | {"criterion": one_of("What a split must bring: information gain.", "entropy")}
+    _rules = _FOREST_RULES | {"criterion": one_of("What a split must bring: information gain.", "entropy")}
 
     def _task(self, n_classes: int) -> str:
         return "classification"
@@ -27,7 +35,7 @@ class _ClassForest(_Forest, Classifier):
 
 
 class _ValueForest(_Forest, Regressor):
-    _rules = RULES | {"criterion": one_of("What a split must bring: variance gain.", "variance")}
+    _rules = _FOREST_RULES | {"criterion": one_of("What a split must bring: variance gain.", "variance")}
 
     def _task(self, n_classes: int) -> str:
         return "regression"

@@ -20,7 +20,7 @@ __all__ = ["Strategy", "Votes", "make_strategy"]
 
 def make_strategy(params: Params, comm: Communicator) -> Strategy:
     """The strategy of ``params.tree_learner``."""
-    if params.tree_learner == "serial":
+    if params.tree_learner in ("serial", "svore", "yu"):  # the last two give every worker trees of its own
         return Serial()
     if params.tree_learner == "attribute":
         return Attribute(comm)

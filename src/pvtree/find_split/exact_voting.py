@@ -54,6 +54,7 @@ class ExactVoting(Voting):
         self.bound_bytes, self.rounded_bytes, self.extra_bytes = 0, 0, 0
         self.sent_before: list[int] = []  # by level: all that this worker had sent when it began
         self.n_open_by_level: list[int] = []
+        self.ballots: list[tuple[np.ndarray, np.ndarray]] = []  # (nodes, all workers' ballots): a proof may come later
 
     def find_splits(self, frontier: Frontier) -> None:
         """PV-Tree_FindBestSplit for every open node at once, and bounds of what it does not look at."""
@@ -69,7 +70,8 @@ class ExactVoting(Voting):
         merges_all = self._merges_all(frontier)
         rows = frontier.is_open & ~merges_all
         ballots = top_k(frontier, self.top_k, rows, with_bounds=True)
-        elected = elect(np.stack(self.exchange.allgather(ballots, "ballots")), self.n_elected, frontier, rows)
+        all_ballots = np.stack(self.exchange.allgather(ballots, "ballots"))
+        elected = elect(all_ballots, self.n_elected, frontier, rows)
         elected = with_all_of(frontier, merges_all, elected)
         self.exchange.decide(elected.start, elected.feature)
         # Merge the elected histograms. Bounds of all other attributes travel along.
@@ -80,9 +82,12 @@ class ExactVoting(Voting):
         upper, smallest = bounds.read(self.merging.merge(frontier, elected, along=messages))
         self.known.upper[frontier.row_node], self.known.smallest[frontier.row_node] = upper, smallest
         agree_on_best(frontier, self.exchange)
-        self._note_votes(frontier, elected)
+        nodes = frontier.row_node[rows]
         if frontier.rules.max_leaves == 0:  # every node that can be split will be
-            self._prove(frontier, frontier.row_node[rows])
+            self._prove(frontier, nodes)
+            self._note_votes(frontier, nodes, all_ballots)
+        else:
+            self.ballots.append((nodes, all_ballots))
 
     def confirm(self, frontier: Frontier, nodes: np.ndarray, is_end: bool) -> bool:
         """Prove the splits of these nodes; at the end, also that no other node should be split instead."""
@@ -144,6 +149,8 @@ class ExactVoting(Voting):
         return self.exchange.comm.traffic["proofs"].bytes
 
     def finish_tree(self, frontier: Frontier, is_split: np.ndarray) -> None:
+        for nodes, ballots in self.ballots:  # only now is it known which feature is the best of each node
+            self._note_votes(frontier, nodes, ballots)
         super().finish_tree(frontier, is_split)
         self.known.make_room(len(is_split))  # a root that cannot be split was never looked at
         comm, known, is_split = self.exchange.comm, self.known, is_split == 1

@@ -14,11 +14,19 @@ if TYPE_CHECKING:
 
 
 class Votes(NamedTuple):
-    """How many splits of a tree had their attribute on all ballots, on at least half, on fewer."""
+    """How many splits of a tree had their attribute on all ballots, on at least half, on fewer.
+
+    Only of splits that workers voted about.
+    """
 
     all: int
     half: int
     fewer: int
+    named: int  # ballots that named the attribute of their split, over all these splits
+
+    @property
+    def splits(self) -> int:
+        return self.all + self.half + self.fewer
 
 
 class Strategy:

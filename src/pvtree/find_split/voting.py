@@ -48,25 +48,25 @@ class Voting(Together):
         # Local voting: each worker nominates its k best features of every node by its own rows.
         ballots = top_k(frontier, self.top_k)  # (open nodes, k)
         # Global voting: the features on most ballots are elected, the same on every worker.
-        elected = elect(np.stack(self.exchange.allgather(ballots, "ballots")), self.n_elected, frontier)
+        all_ballots = np.stack(self.exchange.allgather(ballots, "ballots"))  # (workers, open nodes, k)
+        elected = elect(all_ballots, self.n_elected, frontier)
         self.exchange.decide(elected.start, elected.feature)
         # Merge only the elected histograms: traffic does not grow with the number of features.
         self.merging.merge(frontier, elected)
         agree_on_best(frontier, self.exchange)
-        self._note_votes(frontier, elected)
+        self._note_votes(frontier, frontier.row_node[frontier.is_open], all_ballots)
 
-    def _note_votes(self, frontier: Frontier, elected: Elected) -> None:
-        nodes = frontier.row_node
-        row = elected.row
-        won = elected.feature == frontier.memory.nodes["feature"][nodes[row]]
-        self.winners_votes.append((nodes[row[won]], elected.votes[won]))
+    def _note_votes(self, frontier: Frontier, nodes: np.ndarray, ballots: np.ndarray) -> None:
+        """How many of the (workers, nodes, k) ballots name the feature that each node is now to be split by."""
+        feature = frontier.memory.nodes["feature"][nodes]
+        self.winners_votes.append((nodes, (ballots == feature[:, None]).sum(axis=(0, 2))))
 
     def finish_tree(self, frontier: Frontier, is_split: np.ndarray) -> None:
         votes = np.concatenate([np.empty(0, np.int64), *(v[is_split[nodes] == 1] for nodes, v in self.winners_votes)])
         n_workers = self.exchange.comm.size
         by_all = int((votes == n_workers).sum())
         by_half = int((2 * votes >= n_workers).sum()) - by_all
-        self.votes.append(Votes(by_all, by_half, len(votes) - by_all - by_half))
+        self.votes.append(Votes(by_all, by_half, len(votes) - by_all - by_half, int(votes.sum())))
 
 
 def top_k(frontier: Frontier, k: int, rows: np.ndarray | None = None, with_bounds: bool = False) -> np.ndarray:

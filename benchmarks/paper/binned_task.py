@@ -1,0 +1,130 @@
+"""A task in a folder: bins of its training rows, made once for all trainings, and its test rows as they are.
+
+Bins do not depend on the partition, so a worker's shard is a cut through the whole task's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+from made_tasks import Clicks, Ranking, Rows
+
+from pvtree import ensemble
+from pvtree.binning import Thresholds, block_starts
+from pvtree.coarsening import coarsen
+from pvtree.dataset import Part, Shard, make_shard
+from pvtree.dtypes import BLOCK, BinnedRows
+from pvtree.params import Params
+from pvtree.row_ids import RowIds
+from pvtree.team import Team
+
+ARRAYS = ("bins", "block_start", "n_bins", "is_categorical")
+MAKERS = {"LTR": Ranking, "CTR": Clicks}
+FIRST_TEST_BLOCK = 1_000_000  # no training has so many blocks
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a training needs to know of a task beside its rows."""
+
+    name: str
+    kind: str  # "ranking" | "binary"
+    metric: str  # "NDCG@10" | "AUC"
+    n_rows: int
+    n_test: int
+    n_features: int
+    is_real: bool = False
+
+    @property
+    def objective(self) -> str:
+        return "lambdarank" if self.kind == "ranking" else "binary"
+
+
+def make(folder: Path, name: str, n_rows: int, n_features: int, n_test: int) -> Task:
+    """A made task of so many rows, in whole blocks."""
+    maker = MAKERS[name](n_features)
+    return write(folder, name, maker.kind, maker.rows(0, n_rows), maker.rows(FIRST_TEST_BLOCK, n_test))
+
+
+def write(folder: Path, name: str, kind: str, train: Rows, test: Rows, is_real: bool = False) -> Task:
+    """Bin the training rows, and put everything into ``folder``."""
+    folder.mkdir(parents=True)
+    with Team(1) as team:  # the layout of one thread is that of a virtual machine with one core
+        whole = make_shard(Part(train.X, train.y, None, train.group), {}, Params(), team)
+    arrays = dict(zip(ARRAYS, whole.data, strict=True)) | vars(whole.thresholds)
+    for key, value in arrays.items():
+        np.save(folder / f"{key}.npy", value)
+    for part, rows in (("train", train), ("test", test)):
+        np.save(folder / f"{part}-y.npy", rows.y)
+        if rows.group is not None:
+            np.save(folder / f"{part}-group.npy", rows.group)
+    np.save(folder / "test-X.npy", test.X)
+    metric = "NDCG@10" if kind == "ranking" else "AUC"
+    task = Task(name, kind, metric, len(train.y), len(test.y), train.X.shape[1], is_real)
+    (folder / "task.json").write_text(json.dumps(vars(task)))
+    return task
+
+
+@lru_cache(maxsize=1)  # the tasks of one process come one after the other
+def read(folder: Path) -> tuple[Task, Shard, Rows]:
+    """The task, all its training rows as one shard, and its test rows."""
+    task = Task(**json.loads((folder / "task.json").read_text()))
+
+    def load(name: str) -> Any:
+        path = folder / f"{name}.npy"
+        return np.load(path) if path.exists() else None
+
+    thresholds = Thresholds(**{name: load(name) for name in Thresholds.__dataclass_fields__})
+    y = load("train-y").astype(np.float64)
+    whole = Shard(
+        BinnedRows(*map(load, ARRAYS)), thresholds, y, None, load("train-group"), RowIds.consecutive(len(y)), 0
+    )
+    return task, whole, Rows(load("test-X"), load("test-y"), load("test-group"))
+
+
+@contextmanager
+def binned_before(whole: Shard, params: Params) -> Iterator[None]:
+    """Trainings inside find their rows binned: workers get cuts through ``whole``."""
+    if params.tree_learner == "quantized":
+        with Team(1) as team:
+            own = whole.data._replace(bins=whole.data.bins.copy())  # coarsening overwrites them
+            coarse, thresholds = coarsen(own, whole.thresholds, whole.ids.sample(), params, team, None)
+        whole = replace(whole, data=coarse, thresholds=thresholds)
+
+    def cut(part: Part, *_: Any) -> Shard:
+        if part.features is not None:
+            first, stop = part.features
+            return replace(whole, data=some_features(whole.data, first, stop), first_feature=first)
+        if part.ids is None or len(part.y) == whole.n_rows:
+            return whole
+        numbers = part.ids.numbers()
+        first, stop = (int(numbers[0]), int(numbers[-1]) + 1) if len(numbers) else (0, 0)
+        bins = np.ascontiguousarray(whole.data.bins[:, first * BLOCK : stop * BLOCK])
+        return Shard(
+            whole.data._replace(bins=bins), whole.thresholds, whole.y[first:stop], None, part.group, part.ids, 0
+        )
+
+    with patch.object(ensemble, "make_shard", cut):
+        yield
+
+
+def some_features(data: BinnedRows, first: int, stop: int) -> BinnedRows:
+    """The same rows, with the columns first..stop alone."""
+    starts = block_starts(stop - first, 1)
+    before = data.bins.reshape(len(data.bins), data.n_rows, BLOCK)
+    bins = np.zeros((len(starts) - 1, data.n_rows, BLOCK), np.uint8)
+    for feature in range(first, stop):
+        block = int(np.searchsorted(data.block_start, feature, side="right")) - 1
+        new = int(np.searchsorted(starts, feature - first, side="right")) - 1
+        bins[new, :, feature - first - starts[new]] = before[block, :, feature - data.block_start[block]]
+    return BinnedRows(
+        bins.reshape(len(bins), data.n_rows * BLOCK), starts, data.n_bins[first:stop], data.is_categorical[first:stop]
+    )

@@ -1,0 +1,61 @@
+"""Which trainings each of the paper's tables and figures is made of, and what the paper reports there."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+from trainings import Training
+
+MACHINES = {"LTR": 8, "CTR": 32}  # of table 2, figure 2 and figure 4
+MACHINE_NUMBERS = {"LTR": (2, 4, 8, 16), "CTR": (8, 32, 128)}  # of figure 3
+FEW_AND_MANY = {"LTR": (4, 16), "CTR": (16, 128)}  # machines of table 4
+VOTING_SIZES = (1, 5, 10, 20, 40)
+TOP_K = 20
+REAL_MACHINES = 8
+
+# Convergence time in seconds (table 2).
+PAPER_SECONDS = {
+    "LTR": {"serial": 28690, "data": 32260, "attribute": 14660, "voting": 5825},
+    "CTR": {"serial": 154112, "data": 9209, "attribute": 26928, "voting": 5349},
+}
+# Seconds and accuracy by k (table 4).
+PAPER_BY_SIZE = {
+    ("LTR", 4): ((11256, 0.7905), (9906, 0.7909), (9065, 0.7909), (8323, 0.7909), (9529, 0.7909)),
+    ("LTR", 16): ((8211, 0.7882), (8131, 0.7893), (8496, 0.7897), (10320, 0.7906), (12529, 0.7909)),
+    ("CTR", 16): ((9131, 0.7535), (9947, 0.7538), (9912, 0.7538), (10309, 0.7538), (10877, 0.7538)),
+    ("CTR", 128): ((1806, 0.7533), (1745, 0.7536), (2077, 0.7537), (2133, 0.7537), (2564, 0.7538)),
+}
+
+
+def comparison(task: str) -> list[Training]:
+    """Table 2 and figure 2."""
+    others = (Training(task, learner, MACHINES[task]) for learner in ("attribute", "data", "quantized", "voting"))
+    return [Training(task, "serial", 1), *others]
+
+
+def voting_sizes(task: str, n_workers: int) -> list[Training]:
+    """A line of table 4."""
+    return [Training(task, "voting", n_workers, top_k) for top_k in VOTING_SIZES]
+
+
+def machine_numbers(task: str) -> list[Training]:
+    """Figure 3."""
+    return [Training(task, "voting", n_workers) for n_workers in MACHINE_NUMBERS[task]]
+
+
+def boosters(task: str) -> list[Training]:
+    """Figure 4."""
+    return [Training(task, learner, MACHINES[task]) for learner in ("voting", "svore", "yu")]
+
+
+def of_made_task(task: str) -> list[Training]:
+    """All of them, each once."""
+    by_size = chain.from_iterable(voting_sizes(task, n_workers) for n_workers in FEW_AND_MANY[task])
+    return list(dict.fromkeys(chain(comparison(task), by_size, machine_numbers(task), boosters(task))))
+
+
+def of_real_task(task: str, n_features: int) -> list[Training]:
+    """Every algorithm once. On few attributes the usual k would elect them all."""
+    top_k = max(1, min(TOP_K, n_features // 10))
+    learners = ("attribute", "data", "quantized", "voting", "svore", "yu")
+    return [Training(task, "serial", 1), *(Training(task, learner, REAL_MACHINES, top_k) for learner in learners)]

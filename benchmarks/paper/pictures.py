@@ -1,0 +1,115 @@
+"""A PNG for every table and figure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+from experiments import FEW_AND_MANY, VOTING_SIZES, boosters, comparison, machine_numbers, voting_sizes
+from reading import Curves, best, convergence_seconds, target
+from sections import MADE, Section
+from trainings import NAMES, Training
+
+COLOURS = {
+    "serial": "0.2", "attribute": "tab:blue", "data": "tab:green", "quantized": "tab:orange", "voting": "tab:red",
+    "svore": "tab:purple", "yu": "tab:brown",
+}  # fmt: skip
+METRICS = {"LTR": "NDCG@10", "CTR": "AUC"}
+
+
+def draw(section: Section, curves: Curves, path: Path) -> None:
+    figure = {
+        "table2": bars_of_times, "figure2": lambda c: lines(c, comparison, by_name),
+        "table3": lambda _: traffic(section),
+        "table4": by_voting_size, "figure3": lambda c: lines(c, machine_numbers, by_number),
+        "figure4": lambda c: lines(c, boosters, by_name), "real": lambda _: real(section),
+    }[section.name](curves)  # fmt: skip
+    figure.tight_layout()
+    figure.savefig(path, dpi=110, metadata={"Software": None})  # the same bytes from the same figures
+    plt.close(figure)
+
+
+def by_name(training: Training) -> tuple[str, Any]:
+    return training.name, COLOURS[training.learner]
+
+
+def by_number(training: Training) -> tuple[str, Any]:
+    return f"{training.n_workers} machines", plt.get_cmap("viridis")(min(0.95, training.n_workers.bit_length() / 9))
+
+
+def lines(curves: Curves, trainings: Any, look: Any) -> Any:
+    """The metric against virtual time, one panel a task."""
+    figure, panels = plt.subplots(1, len(MADE), figsize=(11, 4))
+    for panel, task in zip(panels, MADE, strict=True):
+        for training in trainings(task):
+            label, colour = look(training)
+            panel.plot(curves[training].seconds, curves[training].metric, label=label, color=colour)
+        panel.set(title=task, xlabel="virtual seconds", ylabel=METRICS[task], xscale="log")
+        panel.grid(alpha=0.3)
+        panel.legend(fontsize=8)
+    return figure
+
+
+def bars_of_times(curves: Curves) -> Any:
+    figure, panels = plt.subplots(1, len(MADE), figsize=(11, 3.2))
+    for panel, task in zip(panels, MADE, strict=True):
+        goal = target(curves[comparison(task)[0]])
+        for training in comparison(task):
+            seconds = curves[training].time_to(goal)
+            panel.barh(training.name, seconds or 0.0, color=COLOURS[training.learner])
+            if seconds is None:
+                panel.text(0.0, training.name, " not reached", va="center")
+        panel.invert_yaxis()
+        panel.set(title=task, xlabel="virtual seconds to the sequential algorithm's convergence")
+    return figure
+
+
+def traffic(section: Section) -> Any:
+    figure, panel = plt.subplots(figsize=(8, 3.6))
+    settings = list(dict.fromkeys((row[0], row[1]) for row in section.rows))
+    for offset, learner in enumerate(("attribute", "data", "voting")):
+        for shade, column in ((0.45, 3), (1.0, 4)):
+            heights = [float(row[column]) / 1e6 for row in section.rows if row[2] == learner]
+            places = [i + 0.27 * offset + (0.12 if shade == 1.0 else 0.0) for i in range(len(settings))]
+            label = f"{NAMES[learner]}, {'here' if shade == 1.0 else 'paper'}"
+            panel.bar(places, heights, 0.12, color=COLOURS[learner], alpha=shade, label=label)
+    panel.set(yscale="log", ylabel="MB a machine and tree")
+    panel.set_xticks([i + 0.33 for i in range(len(settings))], [f"N = {n:.0e}, d = {d}" for n, d in settings])
+    panel.legend(fontsize=7, ncol=3)
+    return figure
+
+
+def by_voting_size(curves: Curves) -> Any:
+    figure, panels = plt.subplots(2, len(MADE), figsize=(11, 6), sharex=True)
+    for column, task in enumerate(MADE):
+        for n_workers, style in zip(FEW_AND_MANY[task], ("o-", "s--"), strict=True):
+            found = [curves[training] for training in voting_sizes(task, n_workers)]
+            label = f"{n_workers} machines"
+            panels[0, column].plot(VOTING_SIZES, [best(curve) for curve in found], style, label=label)
+            panels[1, column].plot(VOTING_SIZES, [convergence_seconds(curve) for curve in found], style, label=label)
+        panels[0, column].set(title=task, ylabel=f"best {METRICS[task]}")
+        panels[1, column].set(xlabel="k", ylabel="virtual seconds to convergence", ylim=(0, None))
+        for panel in panels[:, column]:
+            panel.grid(alpha=0.3)
+            panel.legend(fontsize=8)
+    return figure
+
+
+def real(section: Section) -> Any:
+    """The best metric of each algorithm, one panel a data set."""
+    names: Sequence[str] = list(dict.fromkeys(row[0] for row in section.rows))
+    figure, panels = plt.subplots(1, len(names), figsize=(3.4 * len(names), 3.2), squeeze=False)
+    for panel, name in zip(panels[0], names, strict=True):
+        own = [row for row in section.rows if row[0] == name]
+        values = [float(row[7]) for row in own]
+        panel.barh([NAMES[row[4]] for row in own], values, color=[COLOURS[row[4]] for row in own])
+        panel.set(title=name, xlabel=own[0][3], xlim=(max(0.0, min(values) - 0.1), None))
+        panel.invert_yaxis()
+        if panel is not panels[0][0]:
+            panel.set_yticks([])
+    return figure

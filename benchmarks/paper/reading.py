@@ -1,0 +1,48 @@
+"""What is read off the curves: when a training has converged, and whether the paper's observations are seen again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from trainings import Curve, Training
+
+TOLERANCE = 0.001  # of NDCG or AUC: a training has converged once it is so near to its best
+SEEN = 0.001  # a difference of the metric that counts as one
+
+Curves = Mapping[Training, Curve]
+
+
+def best(curve: Curve) -> float:
+    return max(curve.metric)
+
+
+def target(curve: Curve) -> float:
+    """What counts as this training's convergence."""
+    return best(curve) - TOLERANCE
+
+
+def convergence_seconds(curve: Curve) -> float:
+    """Virtual seconds until a training has reached its own convergence."""
+    seconds = curve.time_to(target(curve))
+    assert seconds is not None  # its best is one of its values
+    return seconds
+
+
+def tree_seconds(curve: Curve) -> float:
+    return curve.seconds[-1] / len(curve.seconds)
+
+
+def fastest_first(seconds: Mapping[str, float | None]) -> list[str]:
+    """Who never gets there comes last."""
+    return sorted(seconds, key=lambda name: float("inf") if seconds[name] is None else seconds[name])  # type: ignore[arg-type,return-value]
+
+
+def listed(names: Sequence[str]) -> str:
+    """a, b and c"""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def seconds_shown(seconds: float | None) -> str:
+    if seconds is None:
+        return "not reached"
+    return f"{seconds:.0f}" if seconds >= 100 else f"{seconds:.1f}" if seconds >= 10 else f"{seconds:.2f}"

@@ -1,0 +1,94 @@
+"""One training on virtual machines: the cluster's clock and the test metric after every tree."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from binned_task import Task, binned_before, read
+
+from pvtree.comm.virtual import Cluster
+from pvtree.dataset import Shard
+from pvtree.ensemble import TrainResult, train
+from pvtree.metrics import get_metric
+from pvtree.params import Params
+from pvtree.skew import SkewWarning
+
+NAMES = {
+    "serial": "sequential", "attribute": "attribute-parallel", "data": "data-parallel",
+    "quantized": "data-parallel, 10 % bins", "voting": "PV-Tree", "svore": "Svore", "yu": "Yu",
+}  # fmt: skip
+WARM_TREES = 2
+
+
+@dataclass(frozen=True)
+class Training:
+    """Who trains what."""
+
+    task: str
+    learner: str
+    n_workers: int
+    top_k: int = 20
+
+    @property
+    def name(self) -> str:
+        return NAMES[self.learner]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How all of them train."""
+
+    n_trees: dict[str, int]  # by task
+    learning_rate: float
+    num_leaves: int
+    network: str
+    latency: float
+    cores: float
+
+    def cluster(self) -> Cluster:
+        return Cluster(self.network, self.latency, self.cores)
+
+    def params(self, task: Task, training: Training, n_trees: int) -> Params:
+        return Params(
+            objective=task.objective, n_classes=2 if task.kind == "binary" else 1, n_estimators=n_trees,
+            learning_rate=self.learning_rate, num_leaves=self.num_leaves, tree_learner=training.learner,
+            n_workers=training.n_workers, top_k=training.top_k, n_threads=1, verbosity=0,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What came of a training: figures after each tree, and what a worker sent for one."""
+
+    training: Training
+    seconds: list[float]  # of virtual time, from the first tree's begin to the end of each
+    metric: list[float]
+    bytes_per_tree: float
+    calls_per_tree: float
+
+    def time_to(self, target: float) -> float | None:
+        """Virtual seconds until the metric first reaches the target."""
+        reached = np.flatnonzero(np.array(self.metric) >= target)
+        return self.seconds[reached[0]] if len(reached) else None
+
+
+def measure(folder: Path, training: Training, setting: Setting) -> Curve:
+    task, whole, test = read(folder)
+    n_trees = setting.n_trees[task.name]
+    warnings.simplefilter("ignore", SkewWarning)
+    train_binned(whole, setting.params(task, training, WARM_TREES), setting.cluster())  # compiled, and in memory
+    result = train_binned(whole, setting.params(task, training, n_trees), setting.cluster())
+    metric = get_metric(task.metric.lower(), task.objective)
+    scores = result.model.staged_raw(test.X)
+    values = [metric(test.y.astype(np.float64), np.ascontiguousarray(raw.T), None, test.group) for raw in scores]
+    n_parallel, cost = result.model.n_parallel_trees, result.traffic  # an iteration of Yu's has a tree of each machine
+    return Curve(training, result.seconds, values, n_parallel * cost.bytes_per_tree, n_parallel * cost.calls_per_tree)
+
+
+def train_binned(whole: Shard, params: Params, cluster: Cluster) -> TrainResult:
+    nothing = np.broadcast_to(np.float32(0.0), (whole.n_rows, whole.n_all_features))  # the rows are binned already
+    with binned_before(whole, params):
+        return train(nothing, whole.y, params, group=whole.group, cluster=cluster)
