@@ -118,6 +118,15 @@ def test_a_training_is_measured_after_every_tree(tmp_path):
     assert curve.bytes_per_tree == 0
 
 
+def test_finished_trainings_are_kept(tmp_path):
+    curve = Curve(Training("LTR", "voting", 4, 5), [0.5, 1.25], [0.3, 0.4], 10.0, 2.5)
+    trainings.Kept(tmp_path / "kept", [], SETTING).add(curve)
+    assert trainings.Kept(tmp_path / "kept", [], SETTING).curves == {curve.training: curve}
+    with pytest.raises(SystemExit, match="other data or settings"):
+        trainings.Kept(tmp_path / "kept", [], replace(SETTING, num_leaves=8))
+    trainings.Kept(None, [], SETTING).add(curve)
+
+
 def auc_by_pairs(y, scores):
     difference = scores[y == 1][:, None] - scores[y == 0][None, :]
     return ((difference > 0).mean() + 0.5 * (difference == 0).mean()).item()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import warnings
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +75,29 @@ class Curve:
         """Virtual seconds until the metric first reaches the target."""
         reached = np.flatnonzero(np.array(self.metric) >= target)
         return self.seconds[reached[0]] if len(reached) else None
+
+
+class Kept:
+    """A file of finished trainings, a line each, so that an hour's work survives an interruption."""
+
+    def __init__(self, path: Path | None, tasks: Sequence[Task], setting: Setting) -> None:
+        self.path, self.curves = path, dict[Training, Curve]()
+        head = json.dumps([vars(setting), [vars(task) for task in tasks]])
+        lines = path.read_text().splitlines() if path is not None and path.exists() else []
+        if lines and lines[0] != head:
+            raise SystemExit(f"{path} has trainings of other data or settings; remove it, or name another file.")
+        if path is not None and not lines:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{head}\n")
+        for line in lines[1:]:
+            fields = json.loads(line)
+            curve = Curve(Training(**fields.pop("training")), **fields)
+            self.curves[curve.training] = curve
+
+    def add(self, curve: Curve) -> None:
+        if self.path is not None:
+            with self.path.open("a") as file:
+                file.write(f"{json.dumps(asdict(curve))}\n")
 
 
 def measure(folder: Path, training: Training, setting: Setting) -> Curve:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from pvtree.comm import Communicator
 from pvtree.dataset import Shard
 from pvtree.dtypes import Layout
 from pvtree.find_split import Strategy
@@ -27,12 +28,13 @@ class FrontierGrower:
     """Grows trees one after another on the same rows; the rest of the trainer cannot tell it from ``Grower``."""
 
     def __init__(
-        self, shard: Shard, layout: Layout, max_leaves: int, n_sampled: int, team: Team, n_workers: int,
+        self, shard: Shard, layout: Layout, max_leaves: int, n_sampled: int, team: Team, comm: Communicator,
         strategy: Strategy,
     ) -> None:  # fmt: skip
         self.strategy = strategy
         self.usual_gain = -np.inf  # the least gain of the last tree's splits, if its leaf budget was used up
-        pool = (2 * max_leaves + 2 if max_leaves else 512, POOL_BYTES // n_workers)
+        n_workers = comm.size
+        pool = (2 * max_leaves + 2 if max_leaves else 512, POOL_BYTES // comm.n_on_host)
         self.frontier = Frontier(shard, layout, n_sampled, n_workers, pool, team)
         self.memory = self.frontier.memory
         n_features = shard.n_all_features

@@ -43,7 +43,7 @@ class TreeMaker:
             self.grower = Grower(self.data, layout, shard.n_rows, params.num_leaves, self.n_sampled, worker.team)
         else:
             self.grower = FrontierGrower(
-                shard, layout, params.num_leaves, self.n_sampled, worker.team, worker.comm.size, self.strategy
+                shard, layout, params.num_leaves, self.n_sampled, worker.team, worker.comm, self.strategy
             )
         self.memory = self.grower.memory
 

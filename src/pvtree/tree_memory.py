@@ -18,7 +18,7 @@ from pvtree.team import Team
 # feature about as long as adding up this many rows.
 _CACHED_BYTES = 2**20
 _LEAST_KEPT = 768
-POOL_BYTES = 2**30  # histograms kept for subtraction; beyond it nodes are added up anew
+POOL_BYTES = 2**30  # of a machine: histograms kept for subtraction; beyond it nodes are added up anew
 
 
 @dataclass(frozen=True)

@@ -130,9 +130,8 @@ def memory_of(strategy: str, setting: Setting) -> int:
     bins = n_rows * -(-n_columns // int(BLOCK)) * int(BLOCK)
     words = n_columns * (setting.bins_of(strategy) + 1)
     n_kept = setting.n_leaves // 2 + 2 if n_workers == 1 else 2 * setting.n_leaves + 2
-    pool = POOL_BYTES // n_workers
-    narrow = min(n_kept, max(4, pool // int(8 * words)))
-    wide = min(n_kept, n_rows // MAX_CAPACITY + 1, max(4, pool // int(24 * words)))
+    narrow = min(n_kept, max(4, POOL_BYTES // int(8 * words)))
+    wide = min(n_kept, n_rows // MAX_CAPACITY + 1, max(4, POOL_BYTES // int(24 * words)))
     merged = setting.n_merged(strategy) * (setting.bins_of(strategy) + 1) * 8 * setting.n_leaves / n_workers
     return int(bins + _ROW_BYTES * n_rows + 8 * words * (narrow + 3 * wide) + merged)
 

@@ -237,7 +237,7 @@ def grow(case: Case, data: Data, comm: Communicator, elections: Elections) -> Gr
     with Team(1 + case.seed % 2) as team:
         shard = make_shard(data, first, stop, team)
         strategy = CountedVoting(comm, case.top_k, case.election_size, case.packs)
-        grower = FrontierGrower(shard, layout, rules.max_leaves, rules.n_sampled, team, comm.size, strategy)
+        grower = FrontierGrower(shard, layout, rules.max_leaves, rules.n_sampled, team, comm, strategy)
         if case.n_slots is not None:
             grower.memory.make_pools(case.n_slots, 2**20)
         grower.most_pairs = case.most_pairs or grower.most_pairs

@@ -52,8 +52,8 @@ NOTE_TAG, DATA_TAG = 1, 2
 ROLL_TAG = 31_415  # and 999 more, on the user's own communicator; MPI has tags up to 32,767 at least
 START = Call("the start", "")
 # Longer data travels in pieces: MPI before version 4 counts to 2^31, and each piece that comes shows that all is well.
-# Small ones, because MPICH over TCP lets one direction wait for the other: with pieces of 16 MiB, rounds of 9 MB between
-# two hosts at 100 Mbit/s took either the wire's time or twice that; with 4 MiB and less, never.
+# Small ones, because MPICH over TCP lets one direction wait for the other: with pieces of 16 MiB, rounds of 9 MB
+# between two hosts at 100 Mbit/s took either the wire's time or twice that; with 4 MiB and less, never.
 PIECE_BYTES = 1 << 20
 STRAIGHT_BYTES = 1024  # all-reduces up to here take one round
 
