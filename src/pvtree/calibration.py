@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import platform
-import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict, astuple, dataclass, fields
@@ -158,13 +157,9 @@ def _setting(run: Run) -> Setting:
 
 def cache_file() -> Path:
     """In the user's folder for what can be made again."""
-    if sys.platform == "win32":
-        folder = os.environ.get("LOCALAPPDATA") or str(Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        folder = str(Path.home() / "Library" / "Caches")
-    else:
-        folder = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(folder) / "pvtree" / "speeds.json"
+    import platformdirs
+
+    return platformdirs.user_cache_path("pvtree", appauthor=False) / "speeds.json"
 
 
 def _mark() -> dict[str, str]:

@@ -5,16 +5,29 @@ The formulas of the wire are ``comm.formulas``; what a count costs in seconds is
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
+from math import log2
 
-from pvtree.comm.formulas import WORD, Wire, leaf_wise_tree, n_travelling, of_tree, packed_share, usual_course
+from pvtree.comm.formulas import (
+    WORD,
+    Wire,
+    leaf_wise_tree,
+    n_travelling,
+    of_separate_trees,
+    of_tree,
+    packed_share,
+    usual_course,
+)
 from pvtree.dtypes import BLOCK, MAX_CAPACITY
 from pvtree.tree_memory import POOL_BYTES
 
-STRATEGIES = ("serial", "attribute", "data", "quantized", "voting")
+SEPARATE = ("svore", "yu")
+STRATEGIES = ("serial", "attribute", "data", "quantized", "voting", *SEPARATE)
 _ROW_PASSES = 4.0  # over all rows, for each tree: gradients, packing, exact sums, scores
 _BALLOT_BOUNDARIES = 64  # of each attribute that are tried for a ballot
 _VALUE_BYTES = 4  # of a float32
+_ROWS_PER_STEP = 2.0  # a row that walks down a split takes as long as so many rows that are moved with their node
+_FRONTIERS_PER_TREE = 0.2  # reading another machine's tree takes this share of a frontier's fixed time
 _ROW_BYTES = 60  # of a row beside its bins: its number and word in two places each, its side, label, score, gradients
 
 
@@ -79,6 +92,9 @@ def sent_by(strategy: str, setting: Setting) -> Sent:
     if strategy == "serial" or setting.n_workers == 1:
         return Sent(0.0, 0)
     wire, n_bins = setting.wire(strategy), setting.bins_of(strategy)
+    if strategy in SEPARATE:
+        cost = of_separate_trees([setting.n_leaves] * setting.n_workers, wire, keeps_best=strategy == "svore")
+        return Sent(sum(each.bytes for each in cost.values()) / setting.n_workers, len(cost))
     growth = leaf_wise_tree(setting.n_rows, setting.n_leaves, wire, setting.n_merged(strategy), n_bins)
     cost = of_tree(growth, wire)
     total = sum(phase.bytes for phase in cost.values())
@@ -93,6 +109,8 @@ def work_of(strategy: str, setting: Setting) -> Work:
     n_workers = setting.n_workers
     if strategy == "serial" or n_workers == 1:
         return _serial(setting)
+    if strategy in SEPARATE:
+        return _separate(setting)
     by_columns, votes = strategy == "attribute", setting.wire(strategy).top_k > 0
     course = usual_course(setting.n_leaves, waits=votes)
     n_rows = setting.n_rows / (1 if by_columns else n_workers)
@@ -129,7 +147,8 @@ def memory_of(strategy: str, setting: Setting) -> int:
     n_columns = -(-setting.n_features // (n_workers if by_columns else 1))
     bins = n_rows * -(-n_columns // int(BLOCK)) * int(BLOCK)
     words = n_columns * (setting.bins_of(strategy) + 1)
-    n_kept = setting.n_leaves // 2 + 2 if n_workers == 1 else 2 * setting.n_leaves + 2
+    grows_alone = n_workers == 1 or strategy in SEPARATE
+    n_kept = setting.n_leaves // 2 + 2 if grows_alone else 2 * setting.n_leaves + 2
     narrow = min(n_kept, max(4, POOL_BYTES // int(8 * words)))
     wide = min(n_kept, n_rows // MAX_CAPACITY + 1, max(4, POOL_BYTES // int(24 * words)))
     merged = setting.n_merged(strategy) * (setting.bins_of(strategy) + 1) * 8 * setting.n_leaves / n_workers
@@ -156,3 +175,10 @@ def _serial(setting: Setting) -> Work:
         searched=(2.0 * setting.n_leaves - 3.0) * setting.n_features * (setting.n_bins + 1),
         voted=0.0, items=0.0, packed=0.0, sparse=0.0, frontiers=0.0,
     )  # fmt: skip
+
+
+def _separate(setting: Setting) -> Work:
+    """A tree of its own rows, and all machines' trees walked by them."""
+    alone = _serial(replace(setting, n_rows=max(1, setting.n_rows // setting.n_workers)))
+    walked = _ROWS_PER_STEP * 1.5 * log2(setting.n_leaves) * setting.n_rows  # each machine's rows down every tree
+    return replace(alone, rows=alone.rows + walked, frontiers=_FRONTIERS_PER_TREE * setting.n_workers)

@@ -66,6 +66,15 @@ def test_sorted_labels_are_found(n_rows, n_workers):
     assert skew_of(X, np.arange(n_rows) * 2.0 // n_rows, n_workers, 2).label > 0.9  # 1 if the blocks are equal
 
 
+def test_whoever_grows_trees_alone_is_warned_too():
+    rng = np.random.default_rng(2)
+    X, y = rng.normal(size=(300, 3)), np.sort(rng.normal(size=300))
+    for learner in ("svore", "yu"):
+        (warning,) = warning_of(X, y, 3, tree_learner=learner)
+        assert "their trees may fit their own rows only" in warning and "grows every tree on all rows" in warning
+    assert warning_of(X, y, 3, tree_learner="data") == []
+
+
 @pytest.mark.parametrize("n_workers", WORKERS)
 def test_sorted_classes_are_found_even_if_rare(n_workers):
     rng = np.random.default_rng(1)

@@ -14,11 +14,13 @@ from estimator_samples import ALL, GBDTS, small
 from numpy.testing import assert_array_equal
 
 import pvtree
-from pvtree.comm import base
+from pvtree import ensemble
+from pvtree.comm import Cluster, base
 from pvtree.comm.traffic import PHASES
 from pvtree.errors import InvalidParameterError, InvalidTypeError
-from pvtree.params import make_params
+from pvtree.params import Params, make_params
 from pvtree.team import Team
+from pvtree.tree_memory import POOL_BYTES, TreeMemory
 
 pytestmark = pytest.mark.filterwarnings("ignore::pvtree.skew.SkewWarning")
 LEARNERS = ["voting", "data", "quantized", "attribute"]
@@ -257,6 +259,17 @@ def test_threads_are_shared_out_and_change_nothing(name: str, learner: str) -> N
             models.append(estimator.fit(X, y).model_.to_json())
         assert sizes == [per_worker] * 3
     assert models[0] == models[1] == models[2]
+
+
+def test_workers_of_one_machine_share_its_room_for_histograms(monkeypatch) -> None:
+    asked = []
+    make_pools = TreeMemory.make_pools
+    monkeypatch.setattr(TreeMemory, "make_pools", lambda self, *room: asked.append(room[1]) or make_pools(self, *room))
+    X, y = data(300, 10)
+    params = Params(objective="regression", tree_learner="voting", top_k=2, n_workers=2, n_estimators=1, num_leaves=4)
+    ensemble.train(X, y, params)
+    ensemble.train(X, y, params, cluster=Cluster())
+    assert asked == [POOL_BYTES // 2] * 2 + [POOL_BYTES] * 2
 
 
 def test_predictions_need_no_workers() -> None:

@@ -21,6 +21,7 @@ WORD = 8  # an int64 or a float64
 SHORT_INDEX, LONG_INDEX = 2, 4  # a feature on a ballot
 MOST_SHORT = 65_534  # features that a short index tells apart, with one value left for "no vote"
 SPLIT = 14  # gain, feature, bin and side of missing values; the left sums come on top
+LEAF, ROOT = 54, 26  # a tree that travels takes 54 bytes a leaf, with the split above it, less 26 for the whole
 CATEGORIES = 32  # a bit for every category that goes left
 
 
@@ -108,6 +109,18 @@ def of_tree(growth: Growth, wire: Wire) -> dict[str, PhaseTraffic]:
     cost["scores"] = PhaseTraffic(scores(growth.n_nodes, wire), (wire.n_scales > 0) + 1 + wire.has_exact_sums)
     if wire.top_k:
         cost["ballots"] = PhaseTraffic(sum(ballots(search.n_open, wire) for search in growth.searches), n_searches)
+    return cost
+
+
+def of_separate_trees(n_leaves: Sequence[int], wire: Wire, keeps_best: bool) -> dict[str, PhaseTraffic]:
+    """An iteration in which workers exchange whole trees, without categories; ``n_leaves`` by worker, 0 without rows.
+
+    ``keeps_best``: they add up the losses of all trees (Svore), instead of taking the mean of them (Yu).
+    """
+    others, sending = wire.n_workers - 1, [count for count in n_leaves if count]
+    cost = {"trees": PhaseTraffic(others * sum(LEAF * count - ROOT for count in sending), 1)}
+    if keeps_best and len(sending) > 1:
+        cost["scores"] = PhaseTraffic(2 * others * WORD * len(sending), 1)
     return cost
 
 

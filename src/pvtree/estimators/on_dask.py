@@ -180,8 +180,7 @@ def train_here(comm: Communicator, packed_order: bytes, parts: list[list[Part]])
         order: Order = loads(packed_order)
         estimator = order.estimator
         if estimator.n_jobs is None:  # who started the worker has said how many threads it may use
-            estimator.set_params(n_jobs=get_worker().state.nthreads)
-            comm.n_on_host = 1
+            estimator.set_params(n_jobs=get_worker().state.nthreads * comm.n_on_host)  # shared by those on this host
 
         def read() -> list[Given]:
             forms = [Given(None, None), *order.sets.values()]
