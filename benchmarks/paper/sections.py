@@ -13,6 +13,7 @@ from experiments import (
     MACHINES,
     PAPER_BY_SIZE,
     PAPER_SECONDS,
+    TOP_K,
     VOTING_SIZES,
     boosters,
     comparison,
@@ -20,7 +21,7 @@ from experiments import (
     voting_sizes,
 )
 from reading import (
-    SEEN,
+    TOLERANCE,
     Curves,
     best,
     convergence_seconds,
@@ -108,10 +109,10 @@ def order_verdict(task: str, ours: dict[str, float | None]) -> str:
     here = fastest_first({learner: ours[learner] for learner in reported})
     there = fastest_first(dict(reported))
     gain = speed_up(ours["serial"], ours["voting"])
-    tail = (
-        f"PV-Tree is {gain} times as fast as the sequential algorithm on {MACHINES[task]} machines, in the paper "
-        f"{reported['serial'] / reported['voting']:.1f} times."
-    )
+    paper = f"in the paper {reported['serial'] / reported['voting']:.1f} times."
+    tail = f"PV-Tree is {gain} times as fast as the sequential algorithm on {MACHINES[task]} machines, {paper}"
+    if ours["voting"] is None:
+        tail = f"PV-Tree does not come so far; it is faster than the sequential algorithm {paper}"
     if here == there:
         return f"{task}: agrees, the order from fastest to slowest is the paper's ({named(here)}); {tail}"
     return f"{task}: differs, from fastest to slowest it is {named(here)} here and {named(there)} in the paper; {tail}"
@@ -126,10 +127,11 @@ def figure_2(curves: Curves) -> Section:
     for task in MADE:
         ends = {t.learner: best(curves[t]) for t in comparison(task)}
         lost, cost = ends["serial"] - ends["quantized"], ends["serial"] - ends["voting"]
-        same = "as in the paper" if lost > SEEN else "unlike the paper"
+        same = "as in the paper" if lost > TOLERANCE[task] else "unlike in the paper"
+        reaches = "as" if cost <= TOLERANCE[task] else "unlike"
         verdicts.append(
-            f"{task}: 10 % of the bins end {lost:+.4f} below the sequential algorithm, {same}; PV-Tree {cost:+.4f}, "
-            f"{'as' if cost <= SEEN else 'unlike'} in the paper, where it reaches the same point."
+            f"{task}: with 10 % of the bins the best metric is {-lost:+.4f} against the sequential algorithm's, "
+            f"{same}; with PV-Tree {-cost:+.4f}, {reaches} in the paper, where it reaches the same point."
         )
     trainings = [t for task in MADE for t in comparison(task)]
     return Section(
@@ -182,8 +184,8 @@ def table_4(curves: Curves) -> Section:
         grows = spans[many] > spans[few]
         verdicts.append(
             f"{task}: {'agrees' if grows else 'differs'}, k = 1 costs {spans[few]:+.4f} against k = 40 on {few} "
-            f"machines and {spans[many]:+.4f} on {many}; in the paper, too, a small k costs more "
-            "the fewer rows a machine has."
+            f"machines and {spans[many]:+.4f} on {many}; in the paper, too, a small k costs more the fewer rows a "
+            f"machine has. {with_more_machines(curves, task)}"
         )
     return Section(
         "table4", "Table 4: time and accuracy by k",
@@ -192,6 +194,17 @@ def table_4(curves: Curves) -> Section:
         ("task", "machines", "k", "paper_seconds", "paper_accuracy", "virtual_seconds", "best_metric",
          "seconds_per_tree"), csv_rows,
     )  # fmt: skip
+
+
+def with_more_machines(curves: Curves, task: str) -> str:
+    """What the step from few to many machines brings at k = 20."""
+    few, many = FEW_AND_MANY[task]
+    here = [convergence_seconds(curves[Training(task, "voting", n)]) for n in (few, many)]
+    there = [PAPER_BY_SIZE[task, n][VOTING_SIZES.index(TOP_K)][0] for n in (few, many)]
+    return (
+        f"From {few} to {many} machines PV-Tree converges in {here[1] / here[0]:.2f} times the seconds (k = {TOP_K}), "
+        f"in the paper in {there[1] / there[0]:.2f}."
+    )
 
 
 def figure_3(curves: Curves) -> Section:
@@ -228,10 +241,10 @@ def figure_4(curves: Curves) -> Section:
                 ]
             )  # fmt: skip
         lost = {name: best(ends["voting"]) - best(ends[name]) for name in ("svore", "yu")}
-        holds = all(loss > SEEN for loss in lost.values())
+        worse = [NAMES[name] for name, loss in lost.items() if loss > TOLERANCE[task]]
+        agrees = "agrees" if len(worse) == 2 else f"agrees for {worse[0]} only" if worse else "differs"
         verdicts.append(
-            f"{task}: {'agrees' if holds else 'differs'}, against PV-Tree Svore ends {lost['svore']:+.4f} and Yu "
-            f"{lost['yu']:+.4f} lower."
+            f"{task}: {agrees}, against PV-Tree Svore ends at {-lost['svore']:+.4f} and Yu at {-lost['yu']:+.4f}."
         )
     header = ["data", "booster", "best metric", "virtual s to convergence", "ms a tree", "sent per machine and tree"]
     trainings = [t for task in MADE for t in boosters(task)]
@@ -254,12 +267,13 @@ def real_data(curves: Curves, tasks: Sequence[Task]) -> Section:
                              curve.training.n_workers, curve.training.top_k, f"{best(curve):.5f}",
                              f"{tree_seconds(curve):.5f}", f"{curve.bytes_per_tree:.0f}"])  # fmt: skip
         ends = {curve.training.learner: best(curve) for curve in own}
-        verdicts.append(f"{task.name}: PV-Tree {ends['voting'] - ends['serial']:+.4f} against the sequential algorithm")
+        verdicts.append(f"{task.name} {ends['voting'] - ends['serial']:+.4f}")
     return Section(
         "real", "Real data sets, 8 machines",
         "The paper's own data are not public.",
         markdown(["data", "algorithm", "best metric", "ms a tree", "sent per machine and tree"], rows),
-        f"{'; '.join(verdicts)}. On so few rows sending takes longer than computing.",
+        f"PV-Tree against the sequential algorithm: {', '.join(verdicts)}. On so few rows sending takes longer than "
+        "computing, and with so few test queries a few hundredths of NDCG mean little.",
         ("data", "rows", "attributes", "metric", "learner", "machines", "k", "best_metric", "seconds_per_tree",
          "bytes_per_machine_and_tree"), csv_rows,
     )  # fmt: skip
