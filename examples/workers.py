@@ -14,7 +14,7 @@ classifier.fit(X_train, y_train)
 auc = roc_auc_score(y_test, classifier.predict_proba(X_test)[:, 1])
 print(f"AUC {auc:.3f}\n\n{classifier.traffic_}\n")
 
-everyone, half, fewer = map(sum, zip(*classifier.votes_, strict=True))
+everyone, half, fewer, _ = map(sum, zip(*classifier.votes_, strict=True))
 print(f"{everyone} splits are on columns that all workers voted for, {half} on at least half, {fewer} on fewer.")
 
 # Merging all columns gives the model of a single machine, to the last bit, for any number of workers.

@@ -19,6 +19,7 @@ from worker_rows import Workers, any_rows, as_set
 
 import oracle
 from pvtree.binning import block_starts
+from pvtree.comm import Solo
 from pvtree.find_split.serial import Serial
 from pvtree.frontier_grower import FrontierGrower
 from pvtree.kernels import frontier as kernels
@@ -237,7 +238,7 @@ def test_the_sequential_strategy_grows_the_tree_of_the_brute_force(name: str, ma
     )  # fmt: skip
     for grower_type in (FrontierGrower, InParts):
         with Team(2) as team:
-            grower: Any = grower_type(shard, LAYOUTS[name], max_leaves, 0, team, 1, Serial())  # type: ignore[arg-type]
+            grower: Any = grower_type(shard, LAYOUTS[name], max_leaves, 0, team, Solo(), Serial())  # type: ignore[arg-type]
             for _ in range(2):  # nothing is left from the first
                 load(grower, name, values)
                 grown = grower.grow(n_rows, grower.memory.add_up(n_rows), rules, np.arange(n_features))

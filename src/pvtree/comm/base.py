@@ -44,7 +44,8 @@ class Communicator(ABC):
         self.rank = rank
         self.size = size
         self.traffic = Traffic()
-        self.n_on_host = size  # so many of the workers share this machine's cores
+        self.n_on_host = size  # so many of the workers share this machine's memory
+        self.shares_threads = True  # and the threads that a process may use; else each has as many
 
     def allgather(self, buffer: np.ndarray, phase: str) -> list[np.ndarray]:
         """Everybody's buffer, by rank. First dimensions may differ; the others, and the dtype, are equal."""
@@ -110,8 +111,8 @@ class Communicator(ABC):
         return perf_counter()
 
     def make_team(self, n_threads: int) -> Team:
-        """The threads of this worker, if its process may use so many for all workers that share this machine."""
-        return Team(max(1, n_threads // self.n_on_host))
+        """The threads of this worker: its share of what this machine may use, or as many as it may use itself."""
+        return Team(max(1, n_threads // self.n_on_host if self.shares_threads else n_threads))
 
     @contextmanager
     def uncounted(self) -> Iterator[None]:

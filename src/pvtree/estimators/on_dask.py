@@ -180,7 +180,8 @@ def train_here(comm: Communicator, packed_order: bytes, parts: list[list[Part]])
         order: Order = loads(packed_order)
         estimator = order.estimator
         if estimator.n_jobs is None:  # who started the worker has said how many threads it may use
-            estimator.set_params(n_jobs=get_worker().state.nthreads * comm.n_on_host)  # shared by those on this host
+            estimator.set_params(n_jobs=get_worker().state.nthreads)
+            comm.shares_threads = False
 
         def read() -> list[Given]:
             forms = [Given(None, None), *order.sets.values()]
