@@ -102,7 +102,9 @@ Try next:
   .venv/bin/python examples/ranking.py           LambdaMART over query groups
   .venv/bin/python examples/workers.py           PV-Tree on virtual machines, with every byte counted
   docs/clusters.md                               the same on MPI and Dask
+  .venv/bin/pvtree plan --rows 1e8 --attributes 1000  what a cluster would need for it
   make bench                                     a million rows against LightGBM, XGBoost, scikit-learn
+  make paper                                     the paper's tables and figures on virtual machines
 """
 
 
