@@ -19,7 +19,8 @@ help:  ## Show these lines
 demo: $(VENV)/.demo-installed $(VENV)/.kernels-current  ## Train and evaluate on real data, about 2 minutes from nothing
 	@$(BIN)/python -m pvtree.demo
 
-test: lint types unit  ## Lint, check types and run every test, under 10 minutes from nothing
+test:  ## Lint, check types and run every test, under 10 minutes from nothing
+	@$(MAKE) --no-print-directory -j 2 lint types unit
 
 lint: $(VENV)/.test-installed  ## Run ruff's linter and formatter without changing anything
 	@$(BIN)/ruff check .

@@ -120,7 +120,7 @@ def killed_training(folder, learner, victim, exchange, seconds, n_after):
 @pytest.mark.filterwarnings("ignore::pvtree.skew.SkewWarning")
 def test_trainings_killed_at_random_moments_go_on_from_their_checkpoint(tmp_path):
     """All others end, the lost rank can be read, and the model is that of an uninterrupted training."""
-    n_kills, learners = 20, ("data", "voting")
+    n_kills, learners = 12, ("data", "voting")
     whole = {"data": train_on_threads("data", 1), "voting": train_on_threads("voting", 4)}
     assert whole["voting"] != whole["data"] == train_on_threads("data", 4)  # and the kernels are compiled
     assert run_to_end(4, "trainings", "training", tmp_path, "+".join(learners), timeout=60)[0] == 0

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 import theory as elections
 
-TRIALS = 120
+TRIALS = 80
 
 
 @pytest.fixture(scope="module")
