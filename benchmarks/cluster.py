@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -23,7 +22,7 @@ from cluster_programs import CHECK_BYTES, Moments, Setting
 from libraries import LEARNING_RATE, MAX_BIN, MIN_CHILD_SAMPLES
 from network import Network, NetworkError, why_not
 from single_machine import environment, installed
-from tables import markdown, write_between_marks
+from tables import command, markdown, write_between_marks
 
 from pvtree.comm import PHASES
 from pvtree.comm.traffic import format_bytes
@@ -187,7 +186,7 @@ def shown(run: Run) -> str:
 def report(options: argparse.Namespace, bench: Bench, found: dict[float, Runs], load: float) -> str:
     mpi = f"mpi4py {installed('mpi4py')}, mpich {installed('mpich')}"
     parts = [
-        f"`{command('cluster.py')}`; {environment()}, {mpi}; load {load:.1f} before the start.",
+        f"`{command('cluster.py', '--output')}`; {environment()}, {mpi}; load {load:.1f} before the start.",
         f"{options.hosts} hosts with {options.rows // options.hosts:,} of {options.rows:,} rows x {options.columns:,} "
         f"columns each, one thread a host, {options.leaves} leaves, {MAX_BIN} bins, k = {options.top_k}, learning rate "
         f"{LEARNING_RATE}, at least {MIN_CHILD_SAMPLES} rows a leaf, {options.trees} trees. Medians of "
@@ -206,13 +205,6 @@ def report(options: argparse.Namespace, bench: Bench, found: dict[float, Runs], 
         if waits:
             parts += ["Where pvtree's time goes, milliseconds per tree:", waiting_table({n: runs[n] for n in waits})]
     return "\n\n".join(part for part in parts if part)
-
-
-def command(script: str) -> str:
-    """What was run, without the option that says where results go."""
-    words = sys.argv[1:]
-    kept = [word for i, word in enumerate(words) if "--output" not in (word.split("=")[0], *words[i - 1 : i])]
-    return shlex.join(["python", f"benchmarks/{script}", *kept])
 
 
 def typical(runs: list[Run], figure: str) -> float:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import csv
 import hashlib
-import shlex
 import sys
 import time
 import warnings
@@ -26,7 +25,7 @@ from unittest.mock import patch
 import numpy as np
 from made_data import make_binary
 from single_machine import environment, names_of
-from tables import markdown, write_between_marks
+from tables import command, markdown, write_between_marks
 from voting_accuracy import REAL, Data, test_score
 
 from pvtree import ensemble
@@ -338,7 +337,7 @@ class Costs:
 
 def report(costs: list[TreeCost]) -> str:
     """Everything that was measured, and the accuracy at the end."""
-    parts = [f"`{command()}`; {environment()}."]
+    parts = [f"`{command('exact_voting.py', '--output', '--figure', '--csv')}`; {environment()}."]
     accuracy = []
     for data, n_workers in dict.fromkeys(cost.pair for cost in costs):
         own = Costs(costs, data, n_workers)
@@ -352,13 +351,6 @@ def report(costs: list[TreeCost]) -> str:
     header = ["data", "workers", "trees", "test metric", "exact voting, as serial", VOTING, "difference", "exact model"]
     parts.append(f"## Accuracy, one seed\n\n{markdown(header, accuracy)}")
     return "\n\n".join(parts)
-
-
-def command() -> str:
-    """What was run, without the options that say where results go."""
-    words, places = sys.argv[1:], {"--output", "--figure", "--csv"}
-    kept = [word for i, word in enumerate(words) if not places & {word.split("=")[0], *words[max(0, i - 1) : i]}]
-    return shlex.join(["python", "benchmarks/exact_voting.py", *kept])
 
 
 def import_pyplot() -> Any:

@@ -9,7 +9,6 @@ import argparse
 import json
 import os
 import platform
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -22,7 +21,7 @@ from typing import Any
 import made_data
 from libraries import LIBRARIES
 from made_data import TASKS, Task
-from tables import scaling_table, summary_table, task_table, write_between_marks
+from tables import command, scaling_table, summary_table, task_table, write_between_marks
 
 MEASURE = Path(__file__).with_name("measure.py")
 SCALING = Task("scaling", "binary", 0, 0, 63, 20, 2_000)
@@ -47,7 +46,7 @@ def main() -> None:
             results[name] = {
                 "title": task.title,
                 "metric": task.metric,
-                "command": command(),
+                "command": command("single_machine.py", "--store", "--output", "--summary"),
                 "repeats": repeats,
                 "conditions": f"{options.threads} threads, load {load:.1f} before the start",
                 "runs": runs,
@@ -206,16 +205,6 @@ def installed(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return "not installed"
-
-
-def command() -> str:
-    """What was run, without the options that say where results go."""
-    words = [word.split("=")[0] for word in sys.argv[1:]]
-    places = {
-        i + shift for i, word in enumerate(words) if word in ("--store", "--output", "--summary") for shift in (0, 1)
-    }
-    kept = [word for i, word in enumerate(sys.argv[1:]) if i not in places]
-    return shlex.join(["python", "benchmarks/single_machine.py", *kept])
 
 
 def report(results: dict[str, Any]) -> str:

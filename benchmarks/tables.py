@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,6 +122,13 @@ def scaling_table(points: Sequence[Mapping[str, float]]) -> str:
         for point in points
     ]
     return markdown(["rows", "attributes", "a tree, ms", "ns per row and attribute"], rows)
+
+
+def command(script: str, *places: str) -> str:
+    """What was run, without the options that say where results go."""
+    words = sys.argv[1:]
+    kept = [word for i, word in enumerate(words) if not {word.split("=")[0], *words[i - 1 : i]} & set(places)]
+    return shlex.join(["python", f"benchmarks/{script}", *kept])
 
 
 def write_between_marks(path: Path, text: str) -> None:

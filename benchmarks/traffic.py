@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
-import sys
 import time
 import warnings
 from pathlib import Path
@@ -18,7 +16,7 @@ import numpy as np
 from made_data import make_binary
 from recorded_growth import Record, depth_of, recording
 from single_machine import environment, names_of
-from tables import markdown, write_between_marks
+from tables import command, markdown, write_between_marks
 
 from pvtree.comm import PHASES, local
 from pvtree.comm.formulas import Wire, of_training, of_tree, paper_setting
@@ -45,7 +43,7 @@ def main() -> None:
     options = read_options()
     warnings.simplefilter("ignore", SkewWarning)
     sections = {"paper": paper_table, "measured": measured_table, "leaf-wise": leaf_wise_tables, "cores": cost_of_cores}
-    parts = [f"`{command()}`; {environment()}."]
+    parts = [f"`{command('traffic.py', '--output')}`; {environment()}."]
     for name in options.tables:
         parts.append(sections[name](options))
         print(f"\n{parts[-1]}", flush=True)
@@ -64,13 +62,6 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=3, help="repetitions of what is timed (3)")
     parser.add_argument("--output", type=Path, help="markdown file to write the tables into")
     return parser.parse_args()
-
-
-def command() -> str:
-    """What was run, without the option that says where results go."""
-    words = sys.argv[1:]
-    kept = [word for i, word in enumerate(words) if "--output" not in (word.split("=")[0], *words[i - 1 : i])]
-    return shlex.join(["python", "benchmarks/traffic.py", *kept])
 
 
 def sized(n_rows: int, n_features: int) -> str:

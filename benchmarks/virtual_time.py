@@ -17,13 +17,13 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
-from cluster import LONGEST, PROGRAMS, Bench, Run, command, rates
+from cluster import LONGEST, PROGRAMS, Bench, Run, rates
 from cluster_programs import CLUSTER, LINKS
 from libraries import LEARNING_RATE, MAX_BIN, MIN_CHILD_SAMPLES
 from network import Network as Hosts
 from network import NetworkError, usable_cores, why_not
 from single_machine import environment, installed
-from tables import markdown, write_between_marks
+from tables import command, markdown, write_between_marks
 
 from pvtree.comm import Network
 from pvtree.comm.network import PAYLOAD_SHARE
@@ -155,7 +155,7 @@ def report(options: argparse.Namespace, cells: list[Cell], load: float) -> str:
     n_within = sum(abs(cell.ratio - 1) <= TARGET for cell in cells)
     return "\n\n".join(
         [
-            f"`{command('virtual_time.py')}`; {environment()}, {mpi}; load {load:.1f} before the start.",
+            f"`{command('virtual_time.py', '--output')}`; {environment()}, {mpi}; load {load:.1f} before the start.",
             f"{options.rows:,} rows x {options.columns:,} columns over all hosts, one thread a host, {options.leaves} "
             f"leaves, {MAX_BIN} bins, k = {options.top_k}, learning rate {LEARNING_RATE}, at least {MIN_CHILD_SAMPLES} "
             f"rows a leaf, {options.trees} trees, the first of them not timed. Medians of {options.repeat}, in "

@@ -10,7 +10,6 @@ import argparse
 import csv
 import multiprocessing
 import os
-import shlex
 import sys
 import tempfile
 import time
@@ -28,6 +27,7 @@ import sections  # noqa: E402
 from binned_task import Task  # noqa: E402
 from experiments import MACHINES, of_made_task, of_real_task  # noqa: E402
 from single_machine import environment  # noqa: E402
+from tables import command  # noqa: E402
 from tqdm import tqdm  # noqa: E402
 from trainings import Curve, Kept, Setting, Training, measure  # noqa: E402
 
@@ -150,14 +150,10 @@ def train_all(
 
 
 def introduction(tasks: Sequence[Task], setting: Setting, took: str) -> str:
-    words = sys.argv[1:]
-    places = {"--output", "--keep"}
-    told = [word for i, word in enumerate(words) if not places & {word.split("=")[0], *words[i - 1 : i][:i]}]
-    command = shlex.join(["python", "benchmarks/paper", *told])
     made = [f"{task.name} {task.n_rows:,} rows x {task.n_features:,} attributes" for task in tasks if not task.is_real]
     return (
         "# The paper's experiments\n\n"
-        f"Written by `{command}` (`make paper`) {took}; {environment()}.\n\n"
+        f"Written by `{command('paper', '--output', '--keep')}` (`make paper`) {took}; {environment()}.\n\n"
         "Every table and figure of the paper's section 5, on as many virtual machines as the paper had real ones. Each "
         "machine has a clock: computing moves it by the processor time that the work took here, a message by what the "
         f"network would take ([virtual time](virtual-time.md)). Machines have {setting.cores:g} core each and a link "

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pvtree.params import PARTITION_LEARNERS
+
 if TYPE_CHECKING:
     from pvtree.comm import Communicator
     from pvtree.dataset import Shard
@@ -20,7 +22,6 @@ Fingerprint = dict[str, Any]  # plain values, as JSON gives them back
 # May change between two runs: they decide how fast the trees come and how many, not which.
 _FREE = {"n_threads", "verbosity", "n_workers", "n_estimators", "early_stopping_rounds", "packs_histograms", "audit"}
 _OF_LEARNER = {"top_k": "voting", "election_size": "voting", "quantized_bins": "quantized"}
-_OF_PARTITION = {"voting", "svore", "yu"}  # make other trees where rows are spread in another way
 _EXACT = {"serial", "data", "attribute", "exact_voting"}  # make the same trees
 # What is said of a part that differs; those with {} show both values.
 PARTS = {
@@ -52,7 +53,7 @@ def fingerprint(
         labels = np.array([label_sum(shard)], np.uint64)
         # Where columns are spread every worker has all rows.
         total = labels if params.tree_learner == "attribute" else comm.allreduce(labels, "scores")
-        partition = _partition(shard, comm, params.tree_learner) if params.tree_learner in _OF_PARTITION else None
+        partition = _partition(shard, comm, params.tree_learner) if params.tree_learner in PARTITION_LEARNERS else None
     bins = hashlib.sha256()
     for array in (shard.thresholds.upper, shard.thresholds.n_bins, shard.thresholds.is_categorical):
         bins.update(np.ascontiguousarray(array).tobytes())

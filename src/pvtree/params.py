@@ -160,6 +160,7 @@ def _is_list_of_columns(value: Any) -> bool:
 
 TREE_LEARNERS = ("serial", "voting", "exact_voting", "data", "quantized", "attribute", "feature")
 SEPARATE_LEARNERS = ("svore", "yu")  # make iterations of boosting of whole trees that workers grow alone
+PARTITION_LEARNERS = ("voting", *SEPARATE_LEARNERS)  # make other trees where rows are spread in another way
 
 RULES: dict[str, Rule] = {
     "n_estimators": integer("The number of boosting iterations, or of a forest's trees.", 1),

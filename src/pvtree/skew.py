@@ -13,7 +13,7 @@ import numpy as np
 
 from pvtree.coarsening import count_rows
 from pvtree.dtypes import N_BINS
-from pvtree.params import SEPARATE_LEARNERS
+from pvtree.params import PARTITION_LEARNERS
 from pvtree.team import Team
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def warn_if_skewed(
     shard: Shard, params: Params, comm: Communicator, feature_names: Sequence[str] | None = None
 ) -> None:
     """On worker 0, warn before workers vote, or grow trees of their own, on rows that are not spread at random."""
-    if params.tree_learner not in ("voting", *SEPARATE_LEARNERS) or comm.size == 1:
+    if params.tree_learner not in PARTITION_LEARNERS or comm.size == 1:
         return
     skew = measure_skew(shard, params.n_classes, comm)
     if comm.rank == 0 and (skew.label or skew.features.any()):

@@ -19,10 +19,10 @@ from pvtree.comm.formulas import (
     usual_course,
 )
 from pvtree.dtypes import BLOCK, MAX_CAPACITY
+from pvtree.params import SEPARATE_LEARNERS
 from pvtree.tree_memory import POOL_BYTES
 
-SEPARATE = ("svore", "yu")
-STRATEGIES = ("serial", "attribute", "data", "quantized", "voting", *SEPARATE)
+STRATEGIES = ("serial", "attribute", "data", "quantized", "voting", *SEPARATE_LEARNERS)
 _ROW_PASSES = 4.0  # over all rows, for each tree: gradients, packing, exact sums, scores
 _BALLOT_BOUNDARIES = 64  # of each attribute that are tried for a ballot
 _VALUE_BYTES = 4  # of a float32
@@ -92,7 +92,7 @@ def sent_by(strategy: str, setting: Setting) -> Sent:
     if strategy == "serial" or setting.n_workers == 1:
         return Sent(0.0, 0)
     wire, n_bins = setting.wire(strategy), setting.bins_of(strategy)
-    if strategy in SEPARATE:
+    if strategy in SEPARATE_LEARNERS:
         cost = of_separate_trees([setting.n_leaves] * setting.n_workers, wire, keeps_best=strategy == "svore")
         return Sent(sum(each.bytes for each in cost.values()) / setting.n_workers, len(cost))
     growth = leaf_wise_tree(setting.n_rows, setting.n_leaves, wire, setting.n_merged(strategy), n_bins)
@@ -109,7 +109,7 @@ def work_of(strategy: str, setting: Setting) -> Work:
     n_workers = setting.n_workers
     if strategy == "serial" or n_workers == 1:
         return _serial(setting)
-    if strategy in SEPARATE:
+    if strategy in SEPARATE_LEARNERS:
         return _separate(setting)
     by_columns, votes = strategy == "attribute", setting.wire(strategy).top_k > 0
     course = usual_course(setting.n_leaves, waits=votes)
@@ -147,7 +147,7 @@ def memory_of(strategy: str, setting: Setting) -> int:
     n_columns = -(-setting.n_features // (n_workers if by_columns else 1))
     bins = n_rows * -(-n_columns // int(BLOCK)) * int(BLOCK)
     words = n_columns * (setting.bins_of(strategy) + 1)
-    grows_alone = n_workers == 1 or strategy in SEPARATE
+    grows_alone = n_workers == 1 or strategy in SEPARATE_LEARNERS
     n_kept = setting.n_leaves // 2 + 2 if grows_alone else 2 * setting.n_leaves + 2
     narrow = min(n_kept, max(4, POOL_BYTES // int(8 * words)))
     wide = min(n_kept, n_rows // MAX_CAPACITY + 1, max(4, POOL_BYTES // int(24 * words)))

@@ -10,6 +10,7 @@ from pvtree.find_split.exact_voting import AuditedVoting, ExactVoting
 from pvtree.find_split.serial import Serial
 from pvtree.find_split.strategy import Strategy, Votes
 from pvtree.find_split.voting import Voting
+from pvtree.params import SEPARATE_LEARNERS
 
 if TYPE_CHECKING:
     from pvtree.comm import Communicator
@@ -20,7 +21,7 @@ __all__ = ["Strategy", "Votes", "make_strategy"]
 
 def make_strategy(params: Params, comm: Communicator) -> Strategy:
     """The strategy of ``params.tree_learner``."""
-    if params.tree_learner in ("serial", "svore", "yu"):  # the last two give every worker trees of its own
+    if params.tree_learner in ("serial", *SEPARATE_LEARNERS):  # these give every worker trees of its own
         return Serial()
     if params.tree_learner == "attribute":
         return Attribute(comm)
