@@ -6,12 +6,15 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pvtree.errors import InvalidParameterError, InvalidTypeError
 from pvtree.predictor import Predictor, as_rows, team_for
+
+if TYPE_CHECKING:
+    from pvtree.contributions import Explainer
 
 Scalar = str | int | float | bool  # what a class label or a category may be
 
@@ -146,6 +149,23 @@ class Model:
         with team_for(len(X), end - first, n_threads) as team:
             return self._predictor.leaves(X, first, end, team)
 
+    def predict_contrib(
+        self, X: np.ndarray, n_iterations: int | None = None, start: int = 0, n_threads: int = 1
+    ) -> np.ndarray:
+        """SHAP values, float64 (n, n_outputs * (n_features + 1)): for each output what every feature adds to the raw
+        score of a row, then the score to be expected of a training row; they sum up to ``predict_raw``."""
+        from pvtree.contributions import contributions
+
+        X = as_rows(X, self.n_features)
+        first, end = self._tree_range(n_iterations, start)
+        return contributions(self, X, first, end, n_threads)
+
+    def encode(self, X: Any) -> np.ndarray:
+        """The matrix that the methods here take, of an X as estimators take it: categories become bin numbers."""
+        from pvtree.inputs import Columns, read_like
+
+        return read_like(X, Columns(self.n_features, self.feature_names, self.categories), "The model")
+
     def feature_importance(self, kind: str = "split") -> np.ndarray:
         """float64 (n_features,): how often each feature splits ("split") or the sum of its gains ("gain")."""
         if kind not in ("split", "gain"):
@@ -174,6 +194,22 @@ class Model:
 
         return model_file.read(path)
 
+    def export_lightgbm(self, path: str | os.PathLike[str]) -> None:
+        """Write LightGBM's text model: ``lightgbm.Booster(model_file=path)`` predicts what this model predicts.
+
+        Categorical columns of LightGBM's X hold bin numbers, as those of ``predict_raw``; ``encode`` makes them.
+        """
+        from pvtree import export_lightgbm
+
+        export_lightgbm.write(self, path)
+
+    @classmethod
+    def from_lightgbm(cls, path: str | os.PathLike[str]) -> Model:
+        """Read a text model of LightGBM's; what these trees cannot express is refused with a ModelFileError."""
+        from pvtree import import_lightgbm
+
+        return import_lightgbm.read(path)
+
     def to_json(self) -> str:
         """The text that `save` writes: equal models give equal texts."""
         from pvtree import model_file
@@ -189,6 +225,12 @@ class Model:
     @cached_property
     def _predictor(self) -> Predictor:
         return Predictor(self.trees)
+
+    @cached_property
+    def _explainer(self) -> Explainer:
+        from pvtree.contributions import Explainer
+
+        return Explainer(self)
 
     def _tree_range(self, n_iterations: int | None, start: int) -> tuple[int, int]:
         if start < 0 or (n_iterations is not None and n_iterations < 0):

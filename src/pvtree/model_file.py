@@ -21,7 +21,7 @@ _INT32_MAX = 2**31 - 1
 _NON_FINITE = {"Infinity": np.inf, "-Infinity": -np.inf, "NaN": np.nan}  # JSON has no word for these
 
 
-class _Refused(Exception):
+class Refused(Exception):
     """What is wrong, as half a sentence, and the remedy; `parse` adds the file's name."""
 
 
@@ -29,7 +29,7 @@ _REMEDY = "give a file written by Model.save, or save the model again"
 
 
 def refuse(reason: str, remedy: str = _REMEDY) -> NoReturn:
-    raise _Refused(reason, remedy)
+    raise Refused(reason, remedy)
 
 
 # Writing
@@ -123,7 +123,7 @@ def parse(text: str, name: str) -> Model:
     """The model in `text`, or a ModelFileError that names where the text came from."""
     try:
         return _model(_payload(text))
-    except _Refused as refusal:
+    except Refused as refusal:
         reason, remedy = refusal.args
         raise ModelFileError(f"{name} is not a usable pvtree model ({reason}); {remedy}.") from None
 
@@ -222,11 +222,11 @@ def _tree(payload: Any, n_features: int, n_outputs: int) -> Tree:
     n_values = 1 if len(payload["value"]) == n_nodes else n_outputs
     arrays["value"] = _float_array(payload["value"], n_nodes * n_values, "value").reshape(n_nodes, n_values)
     tree = Tree(**arrays)
-    _check_shape(tree)
+    check_shape(tree)
     return tree
 
 
-def _check_shape(tree: Tree) -> None:
+def check_shape(tree: Tree) -> None:
     """Every node but the root is the child of one earlier node, so walks end and stay inside."""
     inner = np.flatnonzero(tree.feature >= 0)
     left = tree.left_child[inner].astype(np.int64)

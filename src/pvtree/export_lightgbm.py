@@ -1,0 +1,211 @@
+"""Models out: LightGBM's text model, which lightgbm, treelite, lleaves, SHAP and ONNX converters read.
+
+Every split, missing value and sum of the file means to LightGBM what it means here; docs/export.md has the details.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from pvtree.atomic_file import write_at_once
+from pvtree.errors import ModelFileError
+from pvtree.model import Model, Tree
+
+# Bits of decision_type.
+CATEGORICAL, DEFAULT_LEFT, MISSING_NAN = 1, 2, 8
+WORD_BITS = 32  # of a set of categories in the file
+INT_MAX = 2**31 - 1  # LightGBM keeps counts in 32 bits
+
+# What LightGBM makes of raw scores. Of others nothing is known, or, for classification forests, nothing is to be done.
+OBJECTIVES = {
+    "regression": "regression",
+    "binary": "binary sigmoid:1",
+    "multiclass": "multiclass num_class:{n_outputs}",
+    "lambdarank": "lambdarank",
+}
+_NOT_IN_NAMES = re.compile(r'[\s",:\[\]{}=\\\x00-\x1f]')  # blanks end a name, the others break JSON dumps
+
+
+def write(model: Model, path: str | os.PathLike[str]) -> None:
+    """Replace the file at ``path`` in one step."""
+    target = os.path.realpath(os.fspath(path))
+    data = dump(model).encode("utf-8")
+    try:
+        write_at_once(target, data, f"{target}.{secrets.token_hex(8)}.tmp")
+    except OSError as error:
+        raise ModelFileError(
+            f"Cannot write LightGBM's model file {os.fspath(path)!r} ({error.strerror}); choose a folder "
+            "that exists, is writable and has space."
+        ) from error
+
+
+def dump(model: Model) -> str:
+    """The whole text."""
+    trees = [f"Tree={number}\n{_tree_text(tree, value)}\n\n" for number, (tree, value) in enumerate(_plain(model))]
+    names = lightgbm_names(model)
+    lines = [
+        "tree",
+        "version=v4",
+        f"num_class={model.n_outputs}",
+        f"num_tree_per_iteration={model.n_outputs}",
+        "label_index=0",
+        f"max_feature_idx={model.n_features - 1}",
+    ]
+    if model.objective in OBJECTIVES:
+        lines.append("objective=" + OBJECTIVES[model.objective].format(n_outputs=model.n_outputs))
+    if model.ensemble == "forest":
+        lines.append("average_output")
+    lines += [
+        f"feature_names={' '.join(names)}",
+        f"feature_infos={' '.join(_feature_infos(model))}",
+        f"tree_sizes={_join(len(text.encode()) for text in trees)}",
+        "",
+        "".join(trees) + "end of trees",
+        "",
+        "feature_importances:",
+        *_importances(model, names),
+        "",
+        f"pandas_categorical:{json.dumps(_pandas_categories(model))}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _plain(model: Model) -> Iterator[tuple[Tree, np.ndarray]]:
+    """Trees with one value a node, in LightGBM's order: for each iteration one tree of each output.
+
+    LightGBM starts at 0, so the initial score goes into values. In boosting it is added to each output's first tree: as
+    the first addition that prediction makes here, it gives the same bits. A forest is a mean, so all its trees get it.
+    """
+    trees = model.trees or (_leaf(model.n_outputs if model.ensemble == "forest" else 1),) * model.trees_per_iteration
+    for number, tree in enumerate(trees):
+        if model.ensemble == "forest":
+            for output in range(model.n_outputs):
+                init = model.init_score[output]
+                yield tree, tree.value[:, output] + init if init else tree.value[:, output]
+        else:
+            first = number < model.n_outputs
+            yield tree, tree.value[:, 0] + model.init_score[number] if first else tree.value[:, 0]
+
+
+def _leaf(n_values: int) -> Tree:
+    """What stands for no trees at all: LightGBM wants at least one."""
+    none: dict[str, np.ndarray] = {
+        name: np.zeros(1) for name in ("threshold", "left_child", "default_left", "gain", "count", "weight")
+    }
+    sets = np.empty((0, 4))
+    return Tree(feature=np.array([-1]), cat_set=np.array([-1]), cat_sets=sets, value=np.zeros((1, n_values)), **none)
+
+
+def _tree_text(tree: Tree, value: np.ndarray) -> str:
+    """One tree. Leaves are numbered in level order, as by ``Model.predict_leaf``; so are the splits."""
+    is_leaf = tree.feature < 0
+    inner, leaves = np.flatnonzero(~is_leaf), np.flatnonzero(is_leaf)
+    # LightGBM's number of a node: splits from 0 up, leaves from -1 down.
+    number = np.where(is_leaf, -np.cumsum(is_leaf), np.cumsum(~is_leaf) - 1)
+    left = tree.left_child[inner].astype(np.int64)
+    is_categorical = tree.cat_set[inner] >= 0
+    sets = tree.cat_sets[tree.cat_set[inner[is_categorical]]]  # (n_cat, 4)
+    # A missing or unseen category always goes right in LightGBM. Where it goes left here, the children change places.
+    swaps = np.zeros(inner.size, bool)
+    swaps[is_categorical] = sets[:, 0] & np.uint64(1) == 1
+    words = np.where(swaps[is_categorical, None], ~sets, sets).view(np.uint32)  # (n_cat, 8), lowest bits first
+
+    threshold = tree.threshold[inner].copy()
+    threshold[is_categorical] = np.arange(len(sets))
+    numeric_type = MISSING_NAN + DEFAULT_LEFT * (tree.default_left[inner] != 0)
+    count = _counts(tree.count)
+    lines = {
+        "num_leaves": [leaves.size],
+        "num_cat": [len(sets)],
+        "split_feature": tree.feature[inner],
+        "split_gain": np.nan_to_num(tree.gain[inner]),
+        "threshold": threshold,
+        "decision_type": np.where(is_categorical, CATEGORICAL + MISSING_NAN, numeric_type),
+        "left_child": number[left + swaps],
+        "right_child": number[left + ~swaps],
+        "leaf_value": value[leaves],
+        "leaf_weight": tree.weight[leaves],
+        "leaf_count": count[leaves],
+        "internal_value": value[inner],
+        "internal_weight": tree.weight[inner],
+        "internal_count": count[inner],
+    }
+    if len(sets):
+        lines["cat_boundaries"] = np.arange(len(sets) + 1) * words.shape[1]
+        lines["cat_threshold"] = words.ravel()
+    lines |= {"is_linear": [0], "shrinkage": [1]}
+    return "\n".join(f"{name}={_join(np.asarray(values).tolist())}" for name, values in lines.items()) + "\n"
+
+
+def _counts(count: np.ndarray) -> np.ndarray:
+    """Counts that fit into 32 bits; SHAP values need their ratios only."""
+    shift = max(0, int(count.max()).bit_length() - INT_MAX.bit_length())
+    return np.where(count > 0, np.maximum(count >> shift, 1), 0)
+
+
+def _join(values: Iterable[float]) -> str:
+    """Shortest decimals that read back as the same bits."""
+    return " ".join(map(repr, values))
+
+
+def lightgbm_names(model: Model) -> list[str]:
+    """The features' names as LightGBM can hold them, all different."""
+    names: list[str] = []
+    used: set[str] = set()
+    for feature in range(model.n_features):
+        given = model.feature_names[feature] if model.feature_names else f"Column_{feature}"
+        name = plain = _NOT_IN_NAMES.sub("_", given) or f"Column_{feature}"
+        again = 2
+        while name in used:
+            name, again = f"{plain}_{again}", again + 1
+        used.add(name)
+        names.append(name)
+    return names
+
+
+def _feature_infos(model: Model) -> list[str]:
+    """Categories by their codes; of numbers the range of thresholds, since a model does not know that of its data."""
+    infos = ["none"] * model.n_features
+    lowest, highest = np.full(model.n_features, np.inf), np.full(model.n_features, -np.inf)
+    codes = {feature: len(labels) for feature, labels in model.categories.items()}
+    for tree in model.trees:
+        is_numeric = (tree.feature >= 0) & (tree.cat_set < 0) & np.isfinite(tree.threshold)
+        np.minimum.at(lowest, tree.feature[is_numeric], tree.threshold[is_numeric])
+        np.maximum.at(highest, tree.feature[is_numeric], tree.threshold[is_numeric])
+        for feature in tree.feature[tree.cat_set >= 0].tolist():
+            codes.setdefault(feature, 255)  # no labels: a model that was put together by hand
+        for feature in tree.feature[(tree.feature >= 0) & (tree.cat_set < 0)].tolist():
+            infos[feature] = "[0:0]"  # splits off missing values, or infinities
+    for feature in np.flatnonzero(lowest <= highest).tolist():
+        infos[feature] = f"[{float(lowest[feature])!r}:{float(highest[feature])!r}]"
+    for feature, n_codes in codes.items():
+        infos[feature] = ":".join(map(str, range(1, n_codes + 1))) or "none"
+    return infos
+
+
+def _importances(model: Model, names: list[str]) -> list[str]:
+    splits = model.feature_importance()
+    order = np.argsort(-splits, kind="stable")
+    return [f"{names[feature]}={int(splits[feature])}" for feature in order if splits[feature]]
+
+
+def _pandas_categories(model: Model) -> list[list[object]] | None:
+    """With these LightGBM turns a DataFrame's category columns into codes: positions here, which are bin numbers.
+
+    Position 0 is a word that no row has. Without names the model was trained on an array, and gets arrays of codes.
+    """
+    if not model.categories or model.feature_names is None:
+        return None
+    tables: list[list[object]] = []
+    for labels in model.categories.values():
+        nothing = "(missing)"
+        while nothing in labels:
+            nothing = f"({nothing})"
+        tables.append([nothing, *labels])
+    return tables

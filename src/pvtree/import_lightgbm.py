@@ -1,0 +1,341 @@
+"""Models in: LightGBM's text model -> Model, of what pvtree wrote and of what LightGBM trained.
+
+The file is not trusted: kernels follow its indices without bounds, so every one is checked here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pvtree.errors import ModelFileError
+from pvtree.export_lightgbm import CATEGORICAL, DEFAULT_LEFT, WORD_BITS
+from pvtree.model import Model, Scalar, Tree
+from pvtree.model_file import Refused, check_shape, refuse
+
+MISSING_NONE, MISSING_ZERO, MISSING_NAN = 0, 1, 2  # bits 2 and 3 of decision_type
+MAX_CODES = 255  # categories of a feature that have bins of their own
+MAX_CODE = 2**20  # a larger category would make its sets, and LightGBM's, too large for any real file
+_REMEDY = "give a file written by lightgbm.Booster.save_model or Model.export_lightgbm"
+
+# LightGBM's objectives by what they make of raw scores; those that have no like here leave them as they are.
+OBJECTIVES = {
+    **dict.fromkeys(("regression", "regression_l1", "huber", "fair", "quantile", "mape"), "regression"),
+    **dict.fromkeys(("lambdarank", "rank_xendcg"), "lambdarank"),
+    "binary": "binary",
+    "multiclass": "multiclass",
+}
+
+
+def read(path: str | os.PathLike[str]) -> Model:
+    """The model in a file, or a ModelFileError that names it."""
+    name = f"LightGBM's model file {os.fspath(path)!r}"
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError as error:
+        raise ModelFileError(f"{name} cannot be read ({error.strerror}); check the path.") from error
+    try:
+        return parse(data.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise ModelFileError(f"{name} cannot be used (it is no text); {_REMEDY}.") from None
+    except Refused as refusal:
+        reason, remedy = refusal.args
+        raise ModelFileError(f"{name} cannot be used ({reason}); {remedy}.") from None
+
+
+def parse(text: str) -> Model:
+    head_text, *tree_texts = text.partition("\nend of trees")[0].split("\nTree=")
+    head = _fields(head_text)
+    if not text.startswith("tree\n") or "\nend of trees" not in text:
+        _refuse("it is no whole text model")
+    n_features, n_outputs = _count(head, "max_feature_idx", 0) + 1, _count(head, "num_tree_per_iteration", 1)
+    blocks = [_fields(tree_text) for tree_text in tree_texts]
+    if len(blocks) % n_outputs:
+        _refuse("the number of trees is no multiple of the outputs")
+    names, infos = head.get("feature_names", "").split(" "), head.get("feature_infos", "").split(" ")
+    if len(names) != n_features or len(infos) != n_features:
+        _refuse("the features' names or infos do not fit their number")
+    sets = [_category_sets(block) for block in blocks]
+    codes = _codes(blocks, sets, infos, n_features)
+    trees = [_tree(block, its_sets, codes, n_features) for block, its_sets in zip(blocks, sets, strict=True)]
+    is_forest = "average_output" in head
+    return Model(
+        trees=tuple(_joined(trees, n_outputs) if is_forest and n_outputs > 1 else trees),
+        objective=_objective(head.get("objective", ""), is_forest, n_outputs),
+        ensemble="forest" if is_forest else "gbdt",
+        n_features=n_features,
+        n_outputs=n_outputs,
+        init_score=np.zeros(n_outputs),
+        feature_names=None if names == [f"Column_{feature}" for feature in range(n_features)] else tuple(names),
+        categories=_labels(codes, infos, text),
+    )
+
+
+def _refuse(reason: str, remedy: str = _REMEDY) -> Any:
+    refuse(reason, remedy)
+
+
+# Lines
+
+
+def _fields(text: str) -> dict[str, str]:
+    """``name=values`` lines; a word alone is a name without values."""
+    pairs = (line.partition("=") for line in text.splitlines() if line)
+    return {name: values for name, _, values in pairs}
+
+
+def _count(fields: Mapping[str, str], name: str, least: int) -> int:
+    text = fields.get(name, "")
+    if not text.isdecimal() or not text.isascii() or not least <= int(text[:12]) < 2**31 - 1:
+        _refuse(f"{name} is missing or out of range")
+    return int(text)
+
+
+def _ints(fields: Mapping[str, str], name: str, n: int, low: int, high: int) -> np.ndarray:
+    values = _numbers(fields, name, n, int)
+    if n and not (low <= min(values) and max(values) <= high):
+        _refuse(f"a number in {name} is out of range")
+    return np.array(values, np.int64)
+
+
+def _floats(fields: Mapping[str, str], name: str, n: int) -> np.ndarray:
+    array = np.array(_numbers(fields, name, n, float), np.float64)
+    if np.isnan(array).any():
+        _refuse(f"a value in {name} is not a number")
+    return array
+
+
+def _numbers(fields: Mapping[str, str], name: str, n: int, kind: type) -> list[Any]:
+    words = fields.get(name, "").split()
+    try:
+        values = [kind(word) for word in words]
+    except ValueError:
+        _refuse(f"a value in {name} is not a number")
+    if len(values) != n:
+        _refuse(f"the list {name} has a wrong length")
+    return values
+
+
+def _objective(text: str, is_forest: bool, n_outputs: int) -> str:
+    name, *options = text.split(" ") if text else [""]
+    if name == "binary" and options not in ([], ["sigmoid:1"]):
+        _refuse("its sigmoid is not 1", "train with sigmoid=1")
+    if name == "regression" and "sqrt" in options:
+        _refuse("it predicts square roots of the target", "train with reg_sqrt=false")
+    if not name and is_forest:
+        return "classification" if n_outputs > 1 else "regression"
+    return OBJECTIVES.get(name, "custom")
+
+
+# Trees
+
+
+@dataclass(frozen=True)
+class CategorySets:
+    """Of one tree, by split in the file's order: the codes that go left."""
+
+    is_categorical: np.ndarray  # bool (n_splits,)
+    feature: np.ndarray  # int64 (n_splits,)
+    left_codes: dict[int, np.ndarray]
+
+
+def _category_sets(block: Mapping[str, str]) -> CategorySets:
+    if block.get("is_linear", "0") != "0":
+        _refuse("its trees are linear", "train with linear_tree=false")
+    n_splits = _count(block, "num_leaves", 1) - 1
+    n_sets = _count(block, "num_cat", 0)
+    is_categorical = _ints(block, "decision_type", n_splits, -128, 127) & CATEGORICAL != 0
+    feature = _ints(block, "split_feature", n_splits, 0, 2**31 - 1)
+    if n_sets == 0 and not is_categorical.any():
+        return CategorySets(is_categorical, feature, {})
+    words = len(block.get("cat_threshold", "").split())
+    bounds = _ints(block, "cat_boundaries", n_sets + 1, 0, words)
+    flags = _ints(block, "cat_threshold", words, 0, 2**WORD_BITS - 1).astype(np.uint32)
+    which = _floats(block, "threshold", n_splits)
+    if np.any(np.diff(bounds) < 0) or np.any(np.diff(bounds) * WORD_BITS > MAX_CODE):
+        _refuse("the sets of categories are malformed")
+    left_codes = {}
+    for split in np.flatnonzero(is_categorical).tolist():
+        if not (0 <= which[split] < n_sets and which[split] == int(which[split])):
+            _refuse("a split names a set of categories that is not there")
+        its = flags[bounds[int(which[split])] : bounds[int(which[split]) + 1]]
+        left_codes[split] = np.flatnonzero(np.unpackbits(its.astype("<u4").view(np.uint8), bitorder="little"))
+    return CategorySets(is_categorical, feature, left_codes)
+
+
+def _codes(
+    blocks: list[dict[str, str]], sets: list[CategorySets], infos: list[str], n_features: int
+) -> dict[int, np.ndarray]:
+    """By categorical feature: the code of each bin, ascending from bin 1.
+
+    Those that training saw, if they are not too many; else those that go left somewhere, because all others always go
+    right, as unseen ones do.
+    """
+    used: dict[int, list[np.ndarray]] = {}
+    for its_sets in sets:
+        for split, its_codes in its_sets.left_codes.items():
+            used.setdefault(int(its_sets.feature[split]), []).append(its_codes)
+    codes = {}
+    for feature in sorted({*used, *_categorical(infos)}):
+        if feature >= n_features:
+            _refuse("a split names a feature that is not there")
+        left = np.unique(np.concatenate(used.get(feature, [np.empty(0, np.int64)])))
+        words = infos[feature].split(":") if feature in _categorical(infos) else []
+        seen = np.array([int(word) for word in words if word.isdecimal() and len(word) < 10], np.int64)
+        every = np.union1d(left, seen)
+        codes[feature] = every if len(every) <= MAX_CODES else left
+        if len(left) > MAX_CODES:
+            _refuse(
+                f"feature {feature} splits on {len(left)} categories, here {MAX_CODES} have bins of their own",
+                "train with fewer categories",
+            )
+    return codes
+
+
+def _categorical(infos: list[str]) -> list[int]:
+    """Features whose info is a list of codes, not a range or nothing."""
+    return [feature for feature, info in enumerate(infos) if info and info != "none" and not info.startswith("[")]
+
+
+def _labels(codes: Mapping[int, np.ndarray], infos: list[str], text: str) -> dict[int, tuple[Scalar, ...]]:
+    """What the codes stand for: pandas' categories where the file has them, else the codes themselves."""
+    labels: dict[int, tuple[Scalar, ...]] = {feature: tuple(its.tolist()) for feature, its in codes.items()}
+    line = text[text.rfind("pandas_categorical:") :].partition("\n")[0].removeprefix("pandas_categorical:")
+    try:
+        tables = json.loads(line) if "pandas_categorical:" in text else None
+    except (ValueError, RecursionError):
+        _refuse("the line pandas_categorical is no JSON")
+    if not isinstance(tables, list) or len(tables) != len(codes):
+        return labels  # no DataFrame, or one with columns of which nothing is known
+    for (feature, its), table in zip(codes.items(), tables, strict=True):
+        if not isinstance(table, list) or any(type(label) not in (str, int, float, bool) for label in table):
+            _refuse("the line pandas_categorical is malformed")
+        if len(its) and its[-1] >= len(table):
+            return {feature: tuple(its.tolist()) for feature, its in codes.items()}
+        labels[feature] = tuple(table[code] for code in its.tolist())
+    return labels
+
+
+def _tree(block: Mapping[str, str], sets: CategorySets, codes: Mapping[int, np.ndarray], n_features: int) -> Tree:
+    """Splits and leaves in level order, siblings side by side."""
+    n_leaves = _count(block, "num_leaves", 1)
+    n_splits = n_leaves - 1
+    left = _ints(block, "left_child", n_splits, -n_leaves, n_splits - 1)
+    right = _ints(block, "right_child", n_splits, -n_leaves, n_splits - 1)
+    if n_splits and sets.feature.max() >= n_features:
+        _refuse("a split names a feature that is not there")
+    order, left_child = _level_order(left, right)  # LightGBM's numbers
+    at_split, at_leaf = order >= 0, order < 0
+
+    def along(of_splits: np.ndarray, of_leaves: Any) -> np.ndarray:
+        nodes = np.empty(len(order), of_splits.dtype)
+        nodes[at_split] = of_splits[order[at_split]]
+        nodes[at_leaf] = of_leaves if np.isscalar(of_leaves) else of_leaves[~order[at_leaf]]
+        return nodes
+
+    def both(name: str, least: int | None = None) -> np.ndarray:
+        """Splits' and leaves' own lists; a tree without splits may leave the leaf's out."""
+        of_leaves = f"leaf_{name}"
+        n = n_leaves if n_splits or block.get(of_leaves) else 0
+        if least is None:
+            lists = _floats(block, f"internal_{name}", n_splits), _floats(block, of_leaves, n)
+        else:
+            lists = tuple(_ints(block, key, m, least, 2**31) for key, m in ((f"internal_{name}", n_splits), (of_leaves, n)))
+        return along(lists[0], lists[1] if n else 0)
+
+    threshold, default_left = _numeric_splits(block, sets, n_splits)
+    cat_set = np.where(sets.is_categorical, 0, -1)
+    tree = Tree(
+        feature=along(sets.feature, -1),
+        threshold=along(threshold, 0.0),
+        left_child=left_child,
+        default_left=along(default_left, 0),
+        cat_set=_numbered(along(cat_set, -1)),
+        cat_sets=_bin_sets([int(node) for node in order if node in sets.left_codes], sets, codes),
+        value=both("value")[:, None],
+        gain=along(_floats(block, "split_gain", n_splits), -np.inf),
+        count=both("count", 0),
+        weight=both("weight"),
+    )
+    check_shape(tree)
+    return tree
+
+
+def _level_order(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """LightGBM's number of every node in level order, and where its left child stands (0 for leaves)."""
+    order, left_child = [0 if len(left) else -1], []
+    for node in order:  # grows on the way
+        left_child.append(len(order) if node >= 0 else 0)
+        if node >= 0:
+            order += [int(left[node]), int(right[node])]
+        if len(order) > 2 * len(left) + 1:
+            _refuse("a node has two parents")
+    numbers = np.array(order, np.int64)
+    if len(np.unique(numbers)) != 2 * len(left) + 1:
+        _refuse("a node has no parent or two")
+    return numbers, np.array(left_child, np.int64)
+
+
+def _numeric_splits(block: Mapping[str, str], sets: CategorySets, n_splits: int) -> tuple[np.ndarray, np.ndarray]:
+    """(threshold, default_left) of every split; of categorical ones 0.
+
+    A split that knows no missing values takes NaN for 0, and so does one that takes 0 for missing: NaN goes where 0
+    goes. The latter may send 0 to the side of the larger numbers though it is below the threshold, or the other way
+    round, which one comparison cannot say.
+    """
+    threshold = np.where(sets.is_categorical, 0.0, _floats(block, "threshold", n_splits))
+    kind = _ints(block, "decision_type", n_splits, -128, 127)
+    default_left = kind & DEFAULT_LEFT != 0
+    missing = (kind >> 2) & 3
+    zero_left = threshold >= 0.0
+    numeric = ~sets.is_categorical
+    if np.any(numeric & (missing == MISSING_ZERO) & (zero_left != default_left)):
+        _refuse("it sends zeros apart from their neighbours", "train with zero_as_missing=false")
+    if np.any(missing > MISSING_NAN):
+        _refuse("a number in decision_type is out of range")
+    default_left = np.where(missing == MISSING_NAN, default_left, zero_left) & numeric
+    return threshold, default_left.astype(np.int64)
+
+
+def _numbered(cat_set: np.ndarray) -> np.ndarray:
+    """-1 as it is, the others 0, 1, 2, ... in level order."""
+    is_categorical = cat_set >= 0
+    return np.where(is_categorical, np.cumsum(is_categorical) - 1, -1)
+
+
+def _bin_sets(splits: list[int], sets: CategorySets, codes: Mapping[int, np.ndarray]) -> np.ndarray:
+    """uint64 (n, 4): bit b for bin b goes left; bit 0, the missing and unseen, never does."""
+    flags = np.zeros((len(splits), 256), np.uint8)
+    for row, split in enumerate(splits):
+        bins = 1 + np.searchsorted(codes[int(sets.feature[split])], sets.left_codes[split])
+        flags[row, bins] = 1
+    return np.packbits(flags, axis=1, bitorder="little").view("<u8").astype(np.uint64).reshape(-1, 4)
+
+
+def _joined(trees: list[Tree], n_outputs: int) -> list[Tree]:
+    """A forest's trees for single outputs as trees for all of them.
+
+    Where an iteration's trees differ in nothing but their values, they become one. Else each stays by itself, with zeros
+    for the other outputs, and counts n_outputs times, since the mean is then over so many times as many trees.
+    """
+    iterations = [trees[first : first + n_outputs] for first in range(0, len(trees), n_outputs)]
+    if all(_same_but_values(its[0], tree) for its in iterations for tree in its[1:]):
+        return [_with_values(its[0], np.concatenate([tree.value for tree in its], axis=1)) for its in iterations]
+    spread = np.eye(n_outputs) * n_outputs
+    return [_with_values(tree, tree.value * spread[output]) for its in iterations for output, tree in enumerate(its)]
+
+
+def _with_values(tree: Tree, value: np.ndarray) -> Tree:
+    from dataclasses import replace
+
+    return replace(tree, value=value)
+
+
+def _same_but_values(a: Tree, b: Tree) -> bool:
+    return a.value.shape == b.value.shape and a == _with_values(b, a.value)
