@@ -1,6 +1,6 @@
 """The command line: ``pvtree train`` on Parquet files, in this process or on all ranks that mpiexec has started.
 
-``pvtree plan`` is cli_plan.py.
+``pvtree plan`` is cli_plan.py, ``pvtree export`` cli_export.py.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pvtree.cli_export import export
 from pvtree.cli_options import ENSEMBLES, TASKS, estimator_class, parameter_options, python_values
 from pvtree.cli_plan import plan
 from pvtree.errors import CommunicationError, InvalidParameterError, PvtreeError
@@ -56,6 +57,7 @@ def cli() -> None:
 
 
 cli.add_command(plan)
+cli.add_command(export)
 
 
 @cli.command()

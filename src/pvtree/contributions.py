@@ -1,7 +1,8 @@
-"""What each feature adds to a prediction: the trees of a model prepared for SHAP values, and run over blocks of rows."""
+"""What each feature adds to a prediction: a model's trees prepared for SHAP values, and run over blocks of rows."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,7 +58,7 @@ class Explainer:
         paths = (parent, above, share, reach)
         n_different = [
             kernels.trace_paths(start, stop, feature, left_child, count, *paths)
-            for start, stop in zip(roots[:-1], roots[1:], strict=True)
+            for start, stop in pairwise(roots)
         ]
         # The mean over the training rows, by their shares on the way: with it, all values sum up to the score.
         expected = np.add.reduceat(np.where(feature < 0, value * reach, 0.0), roots[:-1], axis=1)

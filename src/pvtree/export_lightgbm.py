@@ -22,7 +22,8 @@ CATEGORICAL, DEFAULT_LEFT, MISSING_NAN = 1, 2, 8
 WORD_BITS = 32  # of a set of categories in the file
 INT_MAX = 2**31 - 1  # LightGBM keeps counts in 32 bits
 
-# What LightGBM makes of raw scores. Of others nothing is known, or, for classification forests, nothing is to be done.
+# What LightGBM makes of raw scores. With others, "custom", it leaves them as they are: their meaning is not known, or,
+# for classification forests, they are probabilities already.
 OBJECTIVES = {
     "regression": "regression",
     "binary": "binary sigmoid:1",
@@ -32,10 +33,10 @@ OBJECTIVES = {
 _NOT_IN_NAMES = re.compile(r'[\s",:\[\]{}=\\\x00-\x1f]')  # blanks end a name, the others break JSON dumps
 
 
-def write(model: Model, path: str | os.PathLike[str]) -> None:
+def write(model: Model, path: str | os.PathLike[str], average_output: bool = True) -> None:
     """Replace the file at ``path`` in one step."""
     target = os.path.realpath(os.fspath(path))
-    data = dump(model).encode("utf-8")
+    data = dump(model, average_output).encode("utf-8")
     try:
         write_at_once(target, data, f"{target}.{secrets.token_hex(8)}.tmp")
     except OSError as error:
@@ -45,9 +46,11 @@ def write(model: Model, path: str | os.PathLike[str]) -> None:
         ) from error
 
 
-def dump(model: Model) -> str:
-    """The whole text."""
-    trees = [f"Tree={number}\n{_tree_text(tree, value)}\n\n" for number, (tree, value) in enumerate(_plain(model))]
+def dump(model: Model, average_output: bool = True) -> str:
+    """The whole text; without ``average_output`` a forest is a sum of values that were divided before."""
+    plain = _plain(model, divided=not average_output)
+    trees = [f"Tree={number}\n{_tree_text(tree, value)}\n\n" for number, (tree, value) in enumerate(plain)]
+    objective = OBJECTIVES.get(model.objective, "custom" if model.n_outputs == 1 else "custom num_class:{n_outputs}")
     names = lightgbm_names(model)
     lines = [
         "tree",
@@ -56,12 +59,8 @@ def dump(model: Model) -> str:
         f"num_tree_per_iteration={model.n_outputs}",
         "label_index=0",
         f"max_feature_idx={model.n_features - 1}",
-    ]
-    if model.objective in OBJECTIVES:
-        lines.append("objective=" + OBJECTIVES[model.objective].format(n_outputs=model.n_outputs))
-    if model.ensemble == "forest":
-        lines.append("average_output")
-    lines += [
+        f"objective={objective.format(n_outputs=model.n_outputs)}",
+        *(["average_output"] if model.ensemble == "forest" and average_output else []),
         f"feature_names={' '.join(names)}",
         f"feature_infos={' '.join(_feature_infos(model))}",
         f"tree_sizes={_join(len(text.encode()) for text in trees)}",
@@ -76,21 +75,22 @@ def dump(model: Model) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _plain(model: Model) -> Iterator[tuple[Tree, np.ndarray]]:
+def _plain(model: Model, divided: bool) -> Iterator[tuple[Tree, np.ndarray]]:
     """Trees with one value a node, in LightGBM's order: for each iteration one tree of each output.
 
     LightGBM starts at 0, so the initial score goes into values. In boosting it is added to each output's first tree: as
     the first addition that prediction makes here, it gives the same bits. A forest is a mean, so all its trees get it.
     """
-    trees = model.trees or (_leaf(model.n_outputs if model.ensemble == "forest" else 1),) * model.trees_per_iteration
-    for number, tree in enumerate(trees):
-        if model.ensemble == "forest":
-            for output in range(model.n_outputs):
-                init = model.init_score[output]
-                yield tree, tree.value[:, output] + init if init else tree.value[:, output]
-        else:
-            first = number < model.n_outputs
-            yield tree, tree.value[:, 0] + model.init_score[number] if first else tree.value[:, 0]
+    if model.ensemble == "forest":
+        trees = model.trees or (_leaf(model.n_outputs),)
+        for tree in trees:
+            value = tree.value + model.init_score if model.init_score.any() else tree.value
+            value = value / len(trees) if divided else value
+            yield from ((tree, value[:, output]) for output in range(model.n_outputs))
+        return
+    for number, tree in enumerate(model.trees or (_leaf(1),) * model.n_outputs):
+        init = model.init_score[number] if number < model.n_outputs else 0.0
+        yield tree, tree.value[:, 0] + init
 
 
 def _leaf(n_values: int) -> Tree:
@@ -107,7 +107,7 @@ def _tree_text(tree: Tree, value: np.ndarray) -> str:
     is_leaf = tree.feature < 0
     inner, leaves = np.flatnonzero(~is_leaf), np.flatnonzero(is_leaf)
     # LightGBM's number of a node: splits from 0 up, leaves from -1 down.
-    number = np.where(is_leaf, -np.cumsum(is_leaf), np.cumsum(~is_leaf) - 1)
+    number = np.where(is_leaf, -np.cumsum(is_leaf, dtype=np.int64), np.cumsum(~is_leaf) - 1)
     left = tree.left_child[inner].astype(np.int64)
     is_categorical = tree.cat_set[inner] >= 0
     sets = tree.cat_sets[tree.cat_set[inner[is_categorical]]]  # (n_cat, 4)
@@ -185,7 +185,7 @@ def _feature_infos(model: Model) -> list[str]:
     for feature in np.flatnonzero(lowest <= highest).tolist():
         infos[feature] = f"[{float(lowest[feature])!r}:{float(highest[feature])!r}]"
     for feature, n_codes in codes.items():
-        infos[feature] = ":".join(map(str, range(1, n_codes + 1))) or "none"
+        infos[feature] = ":".join(map(str, range(1, n_codes + 1))) or "-1"  # LightGBM's missing
     return infos
 
 

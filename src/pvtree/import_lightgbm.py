@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -61,9 +61,9 @@ def parse(text: str) -> Model:
     names, infos = head.get("feature_names", "").split(" "), head.get("feature_infos", "").split(" ")
     if len(names) != n_features or len(infos) != n_features:
         _refuse("the features' names or infos do not fit their number")
-    sets = [_category_sets(block) for block in blocks]
-    codes = _codes(blocks, sets, infos, n_features)
-    trees = [_tree(block, its_sets, codes, n_features) for block, its_sets in zip(blocks, sets, strict=True)]
+    sets = [_category_sets(block, n_features) for block in blocks]
+    codes = _codes(sets, infos)
+    trees = [_tree(block, its_sets, codes) for block, its_sets in zip(blocks, sets, strict=True)]
     is_forest = "average_output" in head
     return Model(
         trees=tuple(_joined(trees, n_outputs) if is_forest and n_outputs > 1 else trees),
@@ -73,11 +73,11 @@ def parse(text: str) -> Model:
         n_outputs=n_outputs,
         init_score=np.zeros(n_outputs),
         feature_names=None if names == [f"Column_{feature}" for feature in range(n_features)] else tuple(names),
-        categories=_labels(codes, infos, text),
+        categories=_labels(codes, text),
     )
 
 
-def _refuse(reason: str, remedy: str = _REMEDY) -> Any:
+def _refuse(reason: str, remedy: str = _REMEDY) -> NoReturn:
     refuse(reason, remedy)
 
 
@@ -104,6 +104,10 @@ def _ints(fields: Mapping[str, str], name: str, n: int, low: int, high: int) -> 
     return np.array(values, np.int64)
 
 
+def _counts(fields: Mapping[str, str], name: str, n: int) -> np.ndarray:
+    return _ints(fields, name, n, 0, 2**31 - 1)
+
+
 def _floats(fields: Mapping[str, str], name: str, n: int) -> np.ndarray:
     array = np.array(_numbers(fields, name, n, float), np.float64)
     if np.isnan(array).any():
@@ -123,12 +127,12 @@ def _numbers(fields: Mapping[str, str], name: str, n: int, kind: type) -> list[A
 
 
 def _objective(text: str, is_forest: bool, n_outputs: int) -> str:
-    name, *options = text.split(" ") if text else [""]
+    name, *options = text.split(" ")
     if name == "binary" and options not in ([], ["sigmoid:1"]):
         _refuse("its sigmoid is not 1", "train with sigmoid=1")
     if name == "regression" and "sqrt" in options:
         _refuse("it predicts square roots of the target", "train with reg_sqrt=false")
-    if not name and is_forest:
+    if name in ("", "custom") and is_forest:
         return "classification" if n_outputs > 1 else "regression"
     return OBJECTIVES.get(name, "custom")
 
@@ -145,13 +149,13 @@ class CategorySets:
     left_codes: dict[int, np.ndarray]
 
 
-def _category_sets(block: Mapping[str, str]) -> CategorySets:
+def _category_sets(block: Mapping[str, str], n_features: int) -> CategorySets:
     if block.get("is_linear", "0") != "0":
         _refuse("its trees are linear", "train with linear_tree=false")
     n_splits = _count(block, "num_leaves", 1) - 1
     n_sets = _count(block, "num_cat", 0)
     is_categorical = _ints(block, "decision_type", n_splits, -128, 127) & CATEGORICAL != 0
-    feature = _ints(block, "split_feature", n_splits, 0, 2**31 - 1)
+    feature = _ints(block, "split_feature", n_splits, 0, n_features - 1)
     if n_sets == 0 and not is_categorical.any():
         return CategorySets(is_categorical, feature, {})
     words = len(block.get("cat_threshold", "").split())
@@ -169,9 +173,7 @@ def _category_sets(block: Mapping[str, str]) -> CategorySets:
     return CategorySets(is_categorical, feature, left_codes)
 
 
-def _codes(
-    blocks: list[dict[str, str]], sets: list[CategorySets], infos: list[str], n_features: int
-) -> dict[int, np.ndarray]:
+def _codes(sets: list[CategorySets], infos: list[str]) -> dict[int, np.ndarray]:
     """By categorical feature: the code of each bin, ascending from bin 1.
 
     Those that training saw, if they are not too many; else those that go left somewhere, because all others always go
@@ -181,12 +183,11 @@ def _codes(
     for its_sets in sets:
         for split, its_codes in its_sets.left_codes.items():
             used.setdefault(int(its_sets.feature[split]), []).append(its_codes)
+    listed = _categorical(infos)
     codes = {}
-    for feature in sorted({*used, *_categorical(infos)}):
-        if feature >= n_features:
-            _refuse("a split names a feature that is not there")
+    for feature in sorted({*used, *listed}):
         left = np.unique(np.concatenate(used.get(feature, [np.empty(0, np.int64)])))
-        words = infos[feature].split(":") if feature in _categorical(infos) else []
+        words = infos[feature].split(":") if feature in listed else []
         seen = np.array([int(word) for word in words if word.isdecimal() and len(word) < 10], np.int64)
         every = np.union1d(left, seen)
         codes[feature] = every if len(every) <= MAX_CODES else left
@@ -203,7 +204,7 @@ def _categorical(infos: list[str]) -> list[int]:
     return [feature for feature, info in enumerate(infos) if info and info != "none" and not info.startswith("[")]
 
 
-def _labels(codes: Mapping[int, np.ndarray], infos: list[str], text: str) -> dict[int, tuple[Scalar, ...]]:
+def _labels(codes: Mapping[int, np.ndarray], text: str) -> dict[int, tuple[Scalar, ...]]:
     """What the codes stand for: pandas' categories where the file has them, else the codes themselves."""
     labels: dict[int, tuple[Scalar, ...]] = {feature: tuple(its.tolist()) for feature, its in codes.items()}
     line = text[text.rfind("pandas_categorical:") :].partition("\n")[0].removeprefix("pandas_categorical:")
@@ -222,14 +223,12 @@ def _labels(codes: Mapping[int, np.ndarray], infos: list[str], text: str) -> dic
     return labels
 
 
-def _tree(block: Mapping[str, str], sets: CategorySets, codes: Mapping[int, np.ndarray], n_features: int) -> Tree:
+def _tree(block: Mapping[str, str], sets: CategorySets, codes: Mapping[int, np.ndarray]) -> Tree:
     """Splits and leaves in level order, siblings side by side."""
     n_leaves = _count(block, "num_leaves", 1)
     n_splits = n_leaves - 1
     left = _ints(block, "left_child", n_splits, -n_leaves, n_splits - 1)
     right = _ints(block, "right_child", n_splits, -n_leaves, n_splits - 1)
-    if n_splits and sets.feature.max() >= n_features:
-        _refuse("a split names a feature that is not there")
     order, left_child = _level_order(left, right)  # LightGBM's numbers
     at_split, at_leaf = order >= 0, order < 0
 
@@ -239,15 +238,11 @@ def _tree(block: Mapping[str, str], sets: CategorySets, codes: Mapping[int, np.n
         nodes[at_leaf] = of_leaves if np.isscalar(of_leaves) else of_leaves[~order[at_leaf]]
         return nodes
 
-    def both(name: str, least: int | None = None) -> np.ndarray:
-        """Splits' and leaves' own lists; a tree without splits may leave the leaf's out."""
-        of_leaves = f"leaf_{name}"
-        n = n_leaves if n_splits or block.get(of_leaves) else 0
-        if least is None:
-            lists = _floats(block, f"internal_{name}", n_splits), _floats(block, of_leaves, n)
-        else:
-            lists = tuple(_ints(block, key, m, least, 2**31) for key, m in ((f"internal_{name}", n_splits), (of_leaves, n)))
-        return along(lists[0], lists[1] if n else 0)
+    def both(name: str, numbers: Callable[[Mapping[str, str], str, int], np.ndarray]) -> np.ndarray:
+        """The lists of splits and leaves as one; a tree without splits may leave its leaf's weight or count out."""
+        n = 0 if not n_splits and name != "value" and not block.get(f"leaf_{name}") else n_leaves
+        of_leaves = numbers(block, f"leaf_{name}", n)
+        return along(numbers(block, f"internal_{name}", n_splits), of_leaves if n else 0)
 
     threshold, default_left = _numeric_splits(block, sets, n_splits)
     cat_set = np.where(sets.is_categorical, 0, -1)
@@ -258,10 +253,10 @@ def _tree(block: Mapping[str, str], sets: CategorySets, codes: Mapping[int, np.n
         default_left=along(default_left, 0),
         cat_set=_numbered(along(cat_set, -1)),
         cat_sets=_bin_sets([int(node) for node in order if node in sets.left_codes], sets, codes),
-        value=both("value")[:, None],
+        value=both("value", _floats)[:, None],
         gain=along(_floats(block, "split_gain", n_splits), -np.inf),
-        count=both("count", 0),
-        weight=both("weight"),
+        count=both("count", _counts),
+        weight=both("weight", _floats),
     )
     check_shape(tree)
     return tree
@@ -321,21 +316,15 @@ def _bin_sets(splits: list[int], sets: CategorySets, codes: Mapping[int, np.ndar
 def _joined(trees: list[Tree], n_outputs: int) -> list[Tree]:
     """A forest's trees for single outputs as trees for all of them.
 
-    Where an iteration's trees differ in nothing but their values, they become one. Else each stays by itself, with zeros
-    for the other outputs, and counts n_outputs times, since the mean is then over so many times as many trees.
+    Where an iteration's trees differ in nothing but their values, they become one. Else each stays by itself, with
+    zeros for the other outputs, and counts n_outputs times, since the mean is then over so many times as many trees.
     """
     iterations = [trees[first : first + n_outputs] for first in range(0, len(trees), n_outputs)]
     if all(_same_but_values(its[0], tree) for its in iterations for tree in its[1:]):
-        return [_with_values(its[0], np.concatenate([tree.value for tree in its], axis=1)) for its in iterations]
+        return [replace(its[0], value=np.concatenate([tree.value for tree in its], axis=1)) for its in iterations]
     spread = np.eye(n_outputs) * n_outputs
-    return [_with_values(tree, tree.value * spread[output]) for its in iterations for output, tree in enumerate(its)]
-
-
-def _with_values(tree: Tree, value: np.ndarray) -> Tree:
-    from dataclasses import replace
-
-    return replace(tree, value=value)
+    return [replace(tree, value=tree.value * spread[output]) for its in iterations for output, tree in enumerate(its)]
 
 
 def _same_but_values(a: Tree, b: Tree) -> bool:
-    return a.value.shape == b.value.shape and a == _with_values(b, a.value)
+    return a.value.shape == b.value.shape and a == replace(b, value=a.value)

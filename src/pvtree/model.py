@@ -194,14 +194,16 @@ class Model:
 
         return model_file.read(path)
 
-    def export_lightgbm(self, path: str | os.PathLike[str]) -> None:
+    def export_lightgbm(self, path: str | os.PathLike[str], average_output: bool = True) -> None:
         """Write LightGBM's text model: ``lightgbm.Booster(model_file=path)`` predicts what this model predicts.
 
-        Categorical columns of LightGBM's X hold bin numbers, as those of ``predict_raw``; ``encode`` makes them.
+        Categorical columns of LightGBM's X hold bin numbers, as those of ``predict_raw``; ``encode`` makes them. A
+        forest says that its trees are to be averaged. Some programs overlook it, ONNX converters and LightGBM's own
+        ``pred_contrib`` among them: ``average_output=False`` writes a sum of values that were divided before.
         """
         from pvtree import export_lightgbm
 
-        export_lightgbm.write(self, path)
+        export_lightgbm.write(self, path, average_output)
 
     @classmethod
     def from_lightgbm(cls, path: str | os.PathLike[str]) -> Model:

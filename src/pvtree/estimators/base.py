@@ -128,6 +128,14 @@ class Estimator(BaseEstimator):
         matrix = self._matrix(X)
         return self.model_.predict_raw(matrix, n_iterations=num_iteration, n_threads=n_threads(self.n_jobs))
 
+    @lazy_on_dask
+    def _contrib(self, X: Any, num_iteration: int | None = None) -> np.ndarray:
+        """SHAP values, (n_rows, n_outputs * (n_features + 1)); see ``Model.predict_contrib``."""
+        check_is_fitted(self, "model_")
+        _NUM_ITERATION.check("num_iteration", num_iteration)
+        matrix = self._matrix(X)
+        return self.model_.predict_contrib(matrix, n_iterations=num_iteration, n_threads=n_threads(self.n_jobs))
+
     def _staged_raw(self, X: Any) -> Iterator[np.ndarray]:
         check_is_fitted(self, "model_")
         if is_collection(X):

@@ -17,8 +17,16 @@ from pvtree.estimators.fitting import Fitting
 class Values(Fitting):
     """Predicts one number a row."""
 
-    def predict(self, X: Any, raw_score: bool = False, num_iteration: int | None = None) -> np.ndarray:
-        """Predicted values, with the first ``num_iteration`` iterations only if given."""
+    def predict(
+        self, X: Any, raw_score: bool = False, num_iteration: int | None = None, pred_contrib: bool = False
+    ) -> np.ndarray:
+        """Predicted values, with the first ``num_iteration`` iterations only if given.
+
+        With ``pred_contrib`` SHAP values, (n_rows, n_features + 1): what each feature adds to a row's value, and last
+        the value to be expected of a training row; a row of them sums up to the prediction.
+        """
+        if pred_contrib:
+            return self._contrib(X, num_iteration)
         return self._raw(X, num_iteration)[:, 0]
 
     def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
@@ -52,8 +60,16 @@ class Classifier(ClassifierMixin, Fitting):
         return targets.read_labels(y, n_rows, classes, name)
 
     @lazy_on_dask
-    def predict(self, X: Any, raw_score: bool = False, num_iteration: int | None = None) -> np.ndarray:
-        """Most probable classes; with ``raw_score`` the scores behind them, (n,) or (n, n_outputs)."""
+    def predict(
+        self, X: Any, raw_score: bool = False, num_iteration: int | None = None, pred_contrib: bool = False
+    ) -> np.ndarray:
+        """Most probable classes; with ``raw_score`` the scores behind them, (n,) or (n, n_outputs).
+
+        With ``pred_contrib`` SHAP values, (n_rows, n_outputs * (n_features + 1)): for each output what each feature
+        adds to a row's raw score, and last the score to be expected of a training row.
+        """
+        if pred_contrib:
+            return self._contrib(X, num_iteration)
         raw = self._raw(X, num_iteration)
         if raw_score:
             return raw[:, 0] if raw.shape[1] == 1 else raw

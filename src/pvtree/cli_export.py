@@ -1,0 +1,24 @@
+"""``pvtree export``: a model file in another program's format."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command()
+@click.option("--model", default="model.json", show_default=True, metavar="FILE", help="A model that pvtree has saved.")
+@click.option("--output", required=True, metavar="FILE", help="Where the other format is written.")
+@click.option("--format", "kind", default="lightgbm", show_default=True, type=click.Choice(["lightgbm"]), help="Which.")
+@click.option(
+    "--average-output/--no-average-output",
+    default=True,
+    show_default=True,
+    help="Of a forest: write that trees are averaged, or a sum of values divided before, for programs that only add.",
+)
+def export(model: str, output: str, kind: str, average_output: bool) -> None:
+    """Write a model as LightGBM's text model, for LightGBM, treelite, lleaves, SHAP and ONNX converters."""
+    from pvtree.model import Model
+
+    loaded = Model.load(model)
+    loaded.export_lightgbm(output, average_output)
+    click.echo(f"{len(loaded.trees)} trees written to {output}")
