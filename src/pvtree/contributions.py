@@ -27,7 +27,7 @@ def contributions(model: Model, X: np.ndarray, first: int, end: int, n_threads: 
     if model.ensemble == "forest":
         out /= max(1, end - first)
     out[:, :, -1] += model.init_score
-    return out.reshape(len(X), -1)
+    return out.reshape(len(X), model.n_outputs * (model.n_features + 1))
 
 
 class Explainer:

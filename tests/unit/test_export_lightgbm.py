@@ -150,9 +150,7 @@ def test_a_data_frame_goes_into_lightgbm_as_it_went_into_fit(tmp_path):
 def test_a_label_may_be_the_word_that_stands_for_nothing(tmp_path):
     frame = pd.DataFrame({"a": pd.Categorical(["(missing)", "b"] * 20)})
     estimator = pvtree.GBDTRegressor(**SMALL).fit(frame, np.arange(40) % 2)
-    np.testing.assert_array_equal(
-        booster(estimator.model_, tmp_path / "m").predict(frame), estimator.predict(frame)
-    )
+    np.testing.assert_array_equal(booster(estimator.model_, tmp_path / "m").predict(frame), estimator.predict(frame))
 
 
 @pytest.mark.parametrize("ensemble", ["gbdt", "forest"])

@@ -100,15 +100,16 @@ def test_labels_of_a_data_frame(tmp_path):
 
 def test_many_categories(tmp_path):
     """More than 255 were seen, but those that never go left need no bins of their own."""
-    rows = X.copy()
-    rows[:, 3] = np.arange(N_ROWS)
-    loose = {"min_data_per_group": 1, "min_data_in_leaf": 1, "cat_smooth": 0, "cat_l2": 0, "max_cat_threshold": 600}
-    its = train((rows[:, 3] % 7 == 3) * 5.0, rows, objective="regression", **loose)
+    code = np.arange(300).repeat(8)
+    rows = np.stack([np.zeros(code.size), code], axis=1)
+    loose = {"min_data_per_group": 1, "min_data_in_leaf": 1, "cat_smooth": 0, "cat_l2": 0, "max_cat_threshold": 300}
+    how = {"data": {"categorical_feature": [1]}, "objective": "regression", "max_bin": 500, **loose}
+    its = train((code % 7 == 3) * 5.0, rows, **how)
     model = read(its.model_to_string(), tmp_path)
-    assert len(model.categories[3]) < 255
+    assert 30 < len(model.categories[1]) < 255
     np.testing.assert_array_equal(model.predict_raw(model.encode(rows))[:, 0], its.predict(rows))
-    its = train((rows[:, 3] % 2) * 5.0, rows, objective="regression", **loose)
-    with pytest.raises(ModelFileError, match=r"feature 3 splits on \d+ categories, here 255 .*train with fewer"):
+    its = train(RNG.normal(size=300)[code], rows, **how)
+    with pytest.raises(ModelFileError, match=r"feature 1 splits on \d+ categories, here 255 .*train with fewer"):
         read(its.model_to_string(), tmp_path)
 
 
@@ -158,7 +159,7 @@ def test_what_trees_here_cannot_say_is_refused(name, tmp_path):
         read(text, tmp_path)
 
 
-CATEGORICAL = dump(random_model(4, [12]))
+CATEGORICAL = dump(random_model(0, [12]))
 
 
 @pytest.mark.parametrize(
@@ -192,7 +193,9 @@ CATEGORICAL = dump(random_model(4, [12]))
 )
 def test_a_wrong_file_is_refused_in_a_sentence(old, new, tmp_path):
     assert old in CATEGORICAL
-    with pytest.raises(ModelFileError, match=r"^LightGBM's model file '.*model\.txt' cannot be used \(.+\); give a file"):
+    with pytest.raises(
+        ModelFileError, match=r"^LightGBM's model file '.*model\.txt' cannot be used \(.+\); give a file"
+    ):
         read(CATEGORICAL.replace(old, new, 1), tmp_path)
 
 
