@@ -57,8 +57,7 @@ class Explainer:
         share, reach = np.empty(feature.size), np.empty(feature.size)
         paths = (parent, above, share, reach)
         n_different = [
-            kernels.trace_paths(start, stop, feature, left_child, count, *paths)
-            for start, stop in pairwise(roots)
+            kernels.trace_paths(start, stop, feature, left_child, count, *paths) for start, stop in pairwise(roots)
         ]
         # The mean over the training rows, by their shares on the way: with it, all values sum up to the score.
         expected = np.add.reduceat(np.where(feature < 0, value * reach, 0.0), roots[:-1], axis=1)

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_trees import N_FEATURES, random_model, random_rows, random_tree
 
+import pvtree
 from pvtree.contributions import quadrature
 from pvtree.kernels.predict import find_leaf_naive
 from pvtree.model import Model, Tree
@@ -208,3 +209,12 @@ def test_estimators_explain_their_raw_scores(estimator):
     if "GBDT" in estimator.__name__:
         first = its.predict(X, pred_contrib=True, num_iteration=1)
         assert np.abs(first - values).max() > 1e-3
+
+
+def test_a_dask_collection_is_explained_where_it_is():
+    array = pytest.importorskip("dask.array")
+    for estimator in (pvtree.GBDTClassifier, pvtree.GBDTRegressor):
+        its, X, _ = fitted(estimator)
+        values = its.predict(array.from_array(X, chunks=(60, X.shape[1])), pred_contrib=True)
+        assert values.shape == (len(X), X.shape[1] + 1)
+        np.testing.assert_array_equal(values.compute(scheduler="sync"), its.predict(X, pred_contrib=True))

@@ -180,6 +180,7 @@ CATEGORICAL = dump(random_model(0, [12]))
         ("left_child=1", "left_child=-14"),
         ("left_child=1", "left_child=13"),
         ("left_child=1", "left_child=2"),
+        ("left_child=1 -1", "left_child=1 -2"),
         ("leaf_value=", "leaf_value=nan "),
         ("leaf_value=", "leaf_value=1 "),
         ("leaf_count=", "leaf_count=-"),
