@@ -1,4 +1,4 @@
-"""SHAP values of trees (Lundberg et al., 2018): what each feature adds to a row's score, given how training rows fell."""
+"""SHAP values of trees (Lundberg et al., 2018): what each feature adds to a row's score."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ import numpy as np
 from pvtree.kernels.jit import njit
 from pvtree.kernels.predict import outside
 
-# A leaf with value v that d different features lead to answers a set of known features by v times a product: for a known
-# feature o (1 where the row goes the leaf's way, else 0), for an unknown one z (the share of training rows that go this
-# way). Shapley's mean over all orders in which features become known is an integral of a polynomial of degree d - 1,
+# A leaf with value v that d different features lead to answers a set of known features by v times a product: for a
+# known feature o (1 where the row goes the leaf's way, else 0), for an unknown one z (the share of training rows that
+# go this way). Shapley's mean over all orders in which features become known is an integral of a polynomial of degree
+# d - 1,
 #
 #     phi_i  =  v (o_i - z_i)  int_0^1  prod_{j != i} (t o_j + (1 - t) z_j)  dt,
 #
-# because  int t^s (1 - t)^(d-1-s) dt = s! (d-1-s)! / d!.  Gauss's rule with d/2 points gives it exactly, and all factors
-# are positive, so nothing cancels. Products are made on the way down a tree, sums over leaves on the way up (as in Linear
-# TreeShap, Yu et al., 2022): O(nodes x depth / 2) for a row, where Lundberg's recursion takes O(leaves x depth^2).
+# because int t^s (1 - t)^(d-1-s) dt = s! (d-1-s)! / d!. Gauss's rule with d/2 points gives it exactly, and all
+# factors are positive, so nothing cancels. Products are made on the way down a tree, sums over leaves on the way up
+# (as in Linear TreeShap, Yu et al., 2022): O(nodes x depth / 2) for a row, where Lundberg's recursion takes O(leaves
+# x depth^2).
 
 
 @njit
