@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pvtree.kernels import contributions as kernels
+from pvtree.predictor import Rows
+from pvtree.sparse_rows import SparseRows
 from pvtree.team import Team
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ BLOCK_ROWS = 64  # a tree's nodes stay in the cache while this many rows go down
 MIN_THREAD_ROWS = 16
 
 
-def contributions(model: Model, X: np.ndarray, first: int, end: int, n_threads: int) -> np.ndarray:
+def contributions(model: Model, X: Rows, first: int, end: int, n_threads: int) -> np.ndarray:
     """``Model.predict_contrib`` with trees first..end; X has the model's columns."""
     out = np.zeros((len(X), model.n_outputs, model.n_features + 1))
     if end > first and len(X):
@@ -68,13 +70,13 @@ class Explainer:
             np.concatenate([tree.cat_sets for tree in trees]), value, parent, above, share, expected,
         )  # fmt: skip
 
-    def add(self, start: int, stop: int, X: np.ndarray, first: int, end: int, out: np.ndarray) -> None:
+    def add(self, start: int, stop: int, X: Rows, first: int, end: int, out: np.ndarray) -> None:
         """Add the SHAP values of rows start..stop to OUT out (n, n_outputs, n_features + 1)."""
         scratch = np.empty((3, self.most_nodes, self.most_points))
         known = np.ones(self.most_nodes)
         for at in range(start, stop, BLOCK_ROWS):
             rows = slice(at, min(at + BLOCK_ROWS, stop))
-            block = np.ascontiguousarray(X[rows], np.float64)
+            block = np.ascontiguousarray(X.dense(rows) if isinstance(X, SparseRows) else X[rows], np.float64)
             for tree in range(first, end):
                 kernels.add_contributions(
                     block, tree, self.n_outputs, *self._packed, self.points[tree], scratch, known, out[rows]

@@ -11,7 +11,7 @@ import numpy as np
 from pvtree.callbacks import EvalResult
 from pvtree.metrics import CustomMetric, Metric, evaluate_together
 from pvtree.model import Model, Tree
-from pvtree.predictor import Predictor
+from pvtree.predictor import Predictor, Rows
 
 if TYPE_CHECKING:
     from pvtree.comm import Communicator
@@ -24,7 +24,7 @@ class EvalSet:
     """A worker's rows of an evaluation set, perhaps none; X is encoded as for Model.predict_raw."""
 
     name: str
-    X: np.ndarray
+    X: Rows
     y: np.ndarray
     weight: np.ndarray | None = None
     group: np.ndarray | None = None

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from pvtree.agreement import all_or_none, share
+from pvtree.categories import bins_of_numbers
 from pvtree.comm import Communicator
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
+from pvtree.sparse_tables import SparseTable, is_sparse
 from pvtree.tables import Columns, Scalar, Table
 
 
@@ -22,9 +24,7 @@ def read_table(X: Any, least_rows: int = 1) -> Any:
     """A Table, DataFrame or 2-D array with at least so many rows and one column, converted no further than that."""
     if isinstance(X, Table):
         return X
-    if hasattr(X, "tocsr") and hasattr(X, "nnz"):
-        raise InvalidTypeError("X is sparse, which is not supported; pass a dense array, such as X.toarray().")
-    table = X if _is_frame(X) else _as_array(X)
+    table = SparseTable.read(X) if is_sparse(X) else X if _is_frame(X) else _as_array(X)
     if len(table.shape) != 2:
         raise InvalidDataError(
             f"X must be two-dimensional, got shape {table.shape}: Reshape your data with X.reshape(-1, 1) "
@@ -309,19 +309,10 @@ def _bins(column: Any, categories: tuple[Scalar, ...], what: str) -> np.ndarray:
         return np.asarray(table, dtype=np.float64)[np.asarray(column.cat.codes, dtype=np.int64)]
     values = np.asarray(column)
     if values.dtype.kind in "biuf":
-        return _bins_of_numbers(values, [v for v in categories if not isinstance(v, str)])
+        return bins_of_numbers(values, [v for v in categories if not isinstance(v, str)])
     try:
         return np.asarray([bin_of.get(value, 0) for value in values.tolist()], dtype=np.float64)
     except TypeError:
         raise InvalidDataError(
             f"The values of {what} cannot be categories; convert them to strings or numbers."
         ) from None
-
-
-def _bins_of_numbers(values: np.ndarray, numbers: list[Any]) -> np.ndarray:
-    """``numbers`` ascend and come before any text, so a number's bin is its position plus 1."""
-    if not numbers:
-        return np.zeros(len(values))
-    ordered = np.asarray(numbers)
-    nearest = np.searchsorted(ordered, values).clip(max=len(ordered) - 1)
-    return np.where(ordered[nearest] == values, nearest + 1, 0).astype(np.float64)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pvtree.errors import InvalidParameterError, InvalidTypeError
-from pvtree.predictor import Predictor, as_rows, team_for
+from pvtree.predictor import Predictor, Rows, as_rows, team_for
 
 if TYPE_CHECKING:
     from pvtree.contributions import Explainer
@@ -113,9 +113,7 @@ class Model:
     def n_iterations(self) -> int:
         return len(self.trees) // self.trees_per_iteration
 
-    def predict_raw(
-        self, X: np.ndarray, n_iterations: int | None = None, start: int = 0, n_threads: int = 1
-    ) -> np.ndarray:
+    def predict_raw(self, X: Any, n_iterations: int | None = None, start: int = 0, n_threads: int = 1) -> np.ndarray:
         """float64 (n, n_outputs): the initial score plus the sum (gbdt) or mean (forest) of the trees."""
         X = as_rows(X, self.n_features)
         first, end = self._tree_range(n_iterations, start)
@@ -125,14 +123,14 @@ class Model:
         return self._result(scores, end - first)
 
     def staged_raw(
-        self, X: np.ndarray, n_iterations: int | None = None, start: int = 0, n_threads: int = 1
+        self, X: Any, n_iterations: int | None = None, start: int = 0, n_threads: int = 1
     ) -> Iterator[np.ndarray]:
         """What predict_raw gives after 1, 2, ... iterations."""
         X = as_rows(X, self.n_features)
         first, end = self._tree_range(n_iterations, start)
         return self._stages(X, first, end, n_threads)
 
-    def _stages(self, X: np.ndarray, first: int, end: int, n_threads: int) -> Iterator[np.ndarray]:
+    def _stages(self, X: Rows, first: int, end: int, n_threads: int) -> Iterator[np.ndarray]:
         step = self.trees_per_iteration
         scores = self._first_scores(len(X))
         with team_for(len(X), step, n_threads) as team:
@@ -140,9 +138,7 @@ class Model:
                 self._predictor.add_outputs(X, scores, tree, tree + step, team)
                 yield self._result(scores.copy(), tree + step - first)
 
-    def predict_leaf(
-        self, X: np.ndarray, n_iterations: int | None = None, start: int = 0, n_threads: int = 1
-    ) -> np.ndarray:
+    def predict_leaf(self, X: Any, n_iterations: int | None = None, start: int = 0, n_threads: int = 1) -> np.ndarray:
         """int32 (n, n_trees): the number of each row's leaf among the leaves of the tree in level order."""
         X = as_rows(X, self.n_features)
         first, end = self._tree_range(n_iterations, start)
@@ -150,7 +146,7 @@ class Model:
             return self._predictor.leaves(X, first, end, team)
 
     def predict_contrib(
-        self, X: np.ndarray, n_iterations: int | None = None, start: int = 0, n_threads: int = 1
+        self, X: Any, n_iterations: int | None = None, start: int = 0, n_threads: int = 1
     ) -> np.ndarray:
         """SHAP values, float64 (n, n_outputs * (n_features + 1)): for each output what every feature adds to the raw
         score of a row, then the score to be expected of a training row; they sum up to ``predict_raw``."""

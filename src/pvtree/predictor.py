@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pvtree.errors import InvalidDataError
 from pvtree.kernels import predict as kernels
 from pvtree.kernels.strike import GROUP
+from pvtree.sparse_rows import SparseRows
+from pvtree.sparse_tables import SparseTable, is_sparse
+from pvtree.tables import Columns
 from pvtree.team import Team
 
 if TYPE_CHECKING:
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 128 * 1024  # a block of rows stays in the L2 cache of any processor of the last ten years
 MIN_THREAD_WORK = 2**16  # rows x trees below which a second thread costs more than it saves
+Rows = np.ndarray | SparseRows
 _NO_LEAVES = np.empty((0, 0), np.int32)
 
 
@@ -66,7 +70,7 @@ class Predictor:
         leaves_before: np.ndarray = np.cumsum(is_leaf) - is_leaf  # (nodes,) over all trees
         self._leaf_number = (leaves_before - np.repeat(leaves_before[roots], sizes)).astype(np.int32)
 
-    def add_outputs(self, X: np.ndarray, out: np.ndarray, first: int, end: int, team: Team) -> None:
+    def add_outputs(self, X: Rows, out: np.ndarray, first: int, end: int, team: Team) -> None:
         """Add trees first..end to OUT out, float64 C-contiguous (n_outputs, n)."""
         if out.shape[1] != X.shape[0] or out.shape[0] < self.n_values:
             raise InvalidDataError(
@@ -75,24 +79,37 @@ class Predictor:
             )
         self._run(X, out, _NO_LEAVES, first, end, team)
 
-    def leaves(self, X: np.ndarray, first: int, end: int, team: Team) -> np.ndarray:
+    def leaves(self, X: Rows, first: int, end: int, team: Team) -> np.ndarray:
         """int32 (n, end - first): the number of each row's leaf among its tree's leaves in level order."""
         leaves = np.empty((X.shape[0], max(0, end - first)), np.int32)
         if leaves.size:
             self._run(X, np.empty((1, 0)), leaves, first, end, team)
         return leaves
 
-    def _run(self, X: np.ndarray, out: np.ndarray, leaves: np.ndarray, first: int, end: int, team: Team) -> None:
+    def _run(self, X: Rows, out: np.ndarray, leaves: np.ndarray, first: int, end: int, team: Team) -> None:
         if self.columns.size and self.columns[-1] >= X.shape[1]:
             raise InvalidDataError(
                 f"X has {X.shape[1]} columns, but the trees read column {self.columns[-1]}; "
                 "give the columns that they were trained on."
             )
+        if isinstance(X, SparseRows):
+            for start, block in X.blocks_of(self.columns):
+                rows = slice(start, start + len(block))
+                scores, its_leaves = np.ascontiguousarray(out[:, rows]), leaves[rows]
+                self._run_dense(block, np.arange(self.columns.size), scores, its_leaves, first, end, team)
+                out[:, rows] = scores
+        else:
+            self._run_dense(X, self.columns, out, leaves, first, end, team)
+
+    def _run_dense(
+        self, X: np.ndarray, columns: np.ndarray, out: np.ndarray, leaves: np.ndarray, first: int, end: int, team: Team
+    ) -> None:
+        """``columns`` are those of X that hold ``self.columns``."""
         source = np.array([X.__array_interface__["data"][0], X.strides[0], X.strides[1], X.itemsize], np.int64)
 
         def run(start: int, stop: int, _rows: np.ndarray) -> None:  # held by each task, read by address
             kernels.run_trees(
-                start, stop, source, self.columns, self.block_rows, first, end,
+                start, stop, source, columns, self.block_rows, first, end,
                 *self._packed, self._leaf_number, out, leaves,
             )  # fmt: skip
 
@@ -101,17 +118,20 @@ class Predictor:
             team.for_blocks(run, X.shape[0], X, min_block=min_block)
 
 
-def as_rows(X: np.ndarray, n_features: int) -> np.ndarray:
-    """X as a float32 or float64 matrix in any memory order, not copied if it is one already."""
-    X = np.asarray(X)
+def as_rows(X: Any, n_features: int) -> Rows:
+    """X as a float32 or float64 matrix in any memory order, not copied if it is one already, or as sparse rows."""
+    if is_sparse(X):
+        X = SparseTable.read(X).encode(Columns(n_features))
+    elif not isinstance(X, SparseRows):
+        X = np.asarray(X)
     if X.dtype != np.float64 and X.dtype != np.float32:  # also a foreign byte order
         X = X.astype(np.float64)
-    if X.ndim != 2 or X.shape[1] != n_features:
+    if len(X.shape) != 2 or X.shape[1] != n_features:
         raise InvalidDataError(
             f"X has shape {X.shape}, but the model expects (n_rows, {n_features}); "
             "give the columns that it was trained on."
         )
-    return X
+    return X  # type: ignore[no-any-return]
 
 
 def team_for(n_rows: int, n_trees: int, n_threads: int) -> Team:

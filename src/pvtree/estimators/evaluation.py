@@ -54,13 +54,15 @@ def read_eval_sets(
     from pvtree.estimators.reading import open_rows, read_rows
     from pvtree.evaluating import EvalSet
     from pvtree.sources import as_source
+    from pvtree.sparse_rows import SparseRows
 
     if len({tuple(names) for names in share(list(sets), comm)}) > 1:
         raise InvalidDataError("eval_set differs between workers; pass the same sets, and each worker's rows of them.")
     read = []
     for name, given in sets.items():
         rows = read_rows(given, open_rows(given, comm), columns, "the model", read_target, comm)
-        read.append(EvalSet(name, as_source(rows.X).matrix(), rows.y, rows.weight, rows.group))
+        X = rows.X if isinstance(rows.X, SparseRows) else as_source(rows.X).matrix()
+        read.append(EvalSet(name, X, rows.y, rows.weight, rows.group))
     return read
 
 
