@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pvtree.bundling import bin_sparse
 from pvtree.dtypes import BLOCK, N_BINS, BinnedRows
 from pvtree.errors import InvalidDataError
 from pvtree.kernels.binning import bin_columns, choose_thresholds, drop_missing
-from pvtree.partition import column_bounds
+from pvtree.partition import block_starts, column_bounds
 from pvtree.sources import Source, as_source
+from pvtree.sparse_rows import SparseRows
+from pvtree.sparse_thresholds import StoredSample, choose_from_stored
 from pvtree.team import LITTLE_WORK, Team
 
 if TYPE_CHECKING:
@@ -36,16 +39,6 @@ class Thresholds:
         return np.where(bin_idx < self.n_bins[feature], self.upper[feature, np.maximum(bin_idx, 1) - 1], np.inf)
 
 
-def block_starts(n_features: int, n_threads: int) -> np.ndarray:
-    """Full blocks of 16 features, which add up fastest; few features are spread evenly over the threads instead."""
-    n_blocks = -(-n_features // int(BLOCK))
-    if n_blocks >= 2 * n_threads or n_blocks == 0:
-        return np.minimum(np.arange(n_blocks + 1) * BLOCK, n_features)
-    n_quads = -(-n_features // 4)  # lanes are added up in groups of four
-    n_blocks = max(n_blocks, min(n_threads, n_quads))
-    return np.minimum(np.arange(n_blocks + 1) * n_quads // n_blocks * 4, n_features)
-
-
 def choose_own_bins(
     X: np.ndarray | Source,
     sample: np.ndarray,
@@ -59,6 +52,18 @@ def choose_own_bins(
     thresholds = _undecided(X.shape[1], categorical)
     features = np.arange(*own)[thresholds.is_categorical[slice(*own)] == 0]
     source = as_source(X)
+    if isinstance(source, SparseRows):
+        choose_from_stored(thresholds, features, [StoredSample.of(source, sample, features)], max_bin, team)
+    else:
+        _choose_by_columns(thresholds, features, source, sample, max_bin, team)
+    if comm is not None:
+        _exchange(thresholds, features, comm)
+    return thresholds
+
+
+def _choose_by_columns(
+    thresholds: Thresholds, features: np.ndarray, source: Source, sample: np.ndarray, max_bin: int, team: Team
+) -> None:
     little = len(sample) * len(features) < LITTLE_WORK
     # Few columns at a time, to bound the memory, but enough for all threads: each time all rows are gone through.
     most = max(int(BLOCK) * team.n_threads, SAMPLE_BYTES // max(1, 8 * len(sample)))
@@ -69,9 +74,6 @@ def choose_own_bins(
         together = features[first : first + at_once]
         source.sample_columns(sample, together, columns[: len(together)], team)
         _choose_all(thresholds, together, columns, max_bin, team, min_block=len(together) if little else 1)
-    if comm is not None:
-        _exchange(thresholds, features, comm)
-    return thresholds
 
 
 def choose_shared_bins(
@@ -84,16 +86,24 @@ def choose_shared_bins(
 ) -> Thresholds:
     """Thresholds where rows are spread: each column's sample is gathered on one worker, who tells the others."""
     source = as_source(X)
-    dtype, most = _agree(source, len(sample), comm)
+    dtype, most, all_sparse = _agree(source, len(sample), comm)
     thresholds = _undecided(X.shape[1], categorical)
     ordered = np.flatnonzero(thresholds.is_categorical == 0)
     bounds = column_bounds(len(ordered), comm.size)
+    stored = StoredSample.of(source, sample, ordered) if all_sparse and isinstance(source, SparseRows) else None
     # Memory is bounded by taking few columns at a time, equally many of every owner so that all workers stay busy.
     at_once = max(1, IN_FLIGHT // max(1, dtype.itemsize * most * comm.size))
     for start in range(0, int(np.diff(bounds).max()), at_once):
         wanted = [ordered[first:stop][start : start + at_once] for first, stop in pairwise(bounds)]
+        own = wanted[comm.rank]
+        if stored is not None:
+            cuts = [(first + start, first + start + len(its)) for first, its in zip(bounds, wanted, strict=False)]
+            told = comm.alltoall([stored.message(*cut) for cut in cuts], "bins")
+            samples = [StoredSample.told(message, len(own)) for message in told]
+            choose_from_stored(thresholds, own, samples, max_bin, team)
+            continue
         gathered = comm.alltoall(_columns(source, sample, wanted, dtype, team), "bins")
-        _choose_gathered(thresholds, wanted[comm.rank], gathered, max_bin, team)
+        _choose_gathered(thresholds, own, gathered, max_bin, team)
     _exchange(thresholds, ordered[bounds[comm.rank] : bounds[comm.rank + 1]], comm)
     return thresholds
 
@@ -104,6 +114,8 @@ def bin_rows(X: np.ndarray | Source, thresholds: Thresholds, first: int, stop: i
     n_rows, n_features = source.shape[0], stop - first
     upper, n_bins = thresholds.upper[first:stop], thresholds.n_bins[first:stop]
     is_categorical = thresholds.is_categorical[first:stop]
+    if isinstance(source, SparseRows):
+        return bin_sparse(source, upper, n_bins, is_categorical, first, team)
     starts = block_starts(n_features, team.n_threads if n_rows * n_features >= LITTLE_WORK else 1)
     n_blocks = len(starts) - 1
     bins = np.zeros((n_blocks, n_rows * BLOCK), np.uint8)
@@ -166,15 +178,20 @@ def _choose_gathered(
     team.for_blocks(choose, len(features), min_block=1)
 
 
-def _agree(X: Source, n_sampled: int, comm: Communicator) -> tuple[np.dtype, int]:
-    """The dtype that values travel as and the most sampled rows of any worker; all must have the same columns."""
+def _agree(X: Source, n_sampled: int, comm: Communicator) -> tuple[np.dtype, int, bool]:
+    """The dtype that values travel as, the most sampled rows of any worker, and whether all workers' rows are sparse.
+
+    All must have the same columns.
+    """
     is_wide = n_sampled > 0 and X.dtype != np.float32  # whoever has no rows has no say
-    most = comm.allreduce(np.array([is_wide, n_sampled, X.shape[1], -X.shape[1]], np.int64), "bins", "max")
+    is_dense = not isinstance(X, SparseRows)
+    own = np.array([is_wide, n_sampled, X.shape[1], -X.shape[1], is_dense], np.int64)
+    most = comm.allreduce(own, "bins", "max")
     if most[2] != -most[3]:
         raise InvalidDataError(
             f"The workers' X have from {-most[3]} to {most[2]} columns: give every worker all columns, in one order."
         )
-    return np.dtype(np.float64 if most[0] else np.float32), int(most[1])
+    return np.dtype(np.float64 if most[0] else np.float32), int(most[1]), not most[4]
 
 
 def _columns(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pvtree.binning import Thresholds
-from pvtree.dtypes import N_BINS, BinnedRows
+from pvtree.dtypes import N_BINS, BinnedRows, Bundles
 from pvtree.kernels.binning import choose_thresholds, count_bins, recode_bins
 from pvtree.team import Team
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pvtree.comm import Communicator
     from pvtree.params import Params
 
+_AT_ONCE = 1024  # features whose codes are counted together
 _PARTS = 4096  # a feature's mass is told apart to this share: far finer than any coarse bin
 
 
@@ -31,14 +32,18 @@ def coarsen(
     if comm is not None:
         mass = comm.allreduce(mass, "bins")
     coarse, new_bin = merge_bins(thresholds, merged, mass, n_coarse)
-    _recode(data, new_bin, team)
-    return data._replace(n_bins=coarse.n_bins), coarse
+    bundles = data.bundles
+    if bundles is None:
+        _recode(data, new_bin, team)
+    else:  # codes stay; what they mean changes
+        bundles = _recoded(bundles, new_bin)
+    return data._replace(n_bins=coarse.n_bins, bundles=bundles), coarse
 
 
 def count_rows(data: BinnedRows, rows: np.ndarray, team: Team) -> np.ndarray:
     """How many of ``rows`` are in each bin: int64 (n_features, N_BINS), the missing bin first."""
-    counts = np.zeros((data.n_features, N_BINS), np.int64)
     starts = data.block_start
+    counts = np.zeros((starts[-1], N_BINS), np.int64)  # of features or of bundles
 
     def count(first: int, last: int) -> None:
         for block in range(first, last):
@@ -46,6 +51,17 @@ def count_rows(data: BinnedRows, rows: np.ndarray, team: Team) -> np.ndarray:
             count_bins(data.bins[block], rows, stop - start, counts[start:stop])
 
     team.for_blocks(count, len(starts) - 1, min_block=1)
+    return counts if data.bundles is None else _count_features(data.bundles, counts)
+
+
+def _count_features(bundles: Bundles, code_counts: np.ndarray) -> np.ndarray:
+    """By bin of each feature, from how many rows have each code of its bundle."""
+    features = np.arange(len(bundles.bundle_of))
+    counts = np.zeros((len(features), N_BINS), np.int64)
+    for start in range(0, len(features), _AT_ONCE):
+        some = features[start : start + _AT_ONCE, None]
+        of_codes = code_counts[bundles.bundle_of[some[:, 0]]]
+        np.add.at(counts, (some, bundles.bins_of_codes(some[:, 0])), of_codes)
     return counts
 
 
@@ -71,6 +87,15 @@ def merge_bins(
         upper[feature, n_cuts:] = np.inf
         n_bins[feature] = n_cuts + 1
     return Thresholds(upper, n_bins, thresholds.is_categorical), new_bin
+
+
+def _recoded(bundles: Bundles, new_bin: np.ndarray) -> Bundles:
+    code_bin = bundles.code_bin.copy()
+    for feature, (bundle, first, n_codes) in enumerate(zip(*bundles[:3], strict=True)):
+        own = code_bin[bundle, first : first + n_codes]
+        own[:] = new_bin[feature, own]
+    usual_bin = new_bin[np.arange(len(new_bin)), bundles.usual_bin].astype(np.int64)
+    return bundles._replace(code_bin=code_bin, usual_bin=usual_bin)
 
 
 def _recode(data: BinnedRows, new_bin: np.ndarray, team: Team) -> None:

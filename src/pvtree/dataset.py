@@ -17,6 +17,7 @@ from pvtree.errors import InvalidDataError
 from pvtree.partition import column_bounds, query_bounds, row_bounds
 from pvtree.row_ids import RowIds
 from pvtree.sources import Source, as_source
+from pvtree.sparse_rows import SparseRows
 from pvtree.team import Team
 
 if TYPE_CHECKING:
@@ -134,15 +135,21 @@ def spread_columns(part: Part, comm: Communicator) -> Part:
     source = as_source(part.X)
     n_features = source.shape[1]
     bounds = column_bounds(n_features, comm.size).tolist()
-    is_wide = comm.allreduce(np.array([len(source) > 0 and source.dtype != np.float32]), "rows", "max")[0]
-    matrix = source.matrix().astype(np.float64 if is_wide else np.float32, copy=False)
-    to_each = [matrix[:, first:stop].ravel() for first, stop in pairwise(bounds)]
     first, stop = bounds[comm.rank : comm.rank + 2]
-    # Column after column, as memory that is never touched, that of the other workers' columns, is never taken.
-    X = np.empty((_ids(part).n_all, n_features), matrix.dtype, order="F")
     numbers = all_numbers(part, comm)
-    for its_numbers, rows in zip(numbers, comm.alltoall(to_each, "rows"), strict=True):
-        X[its_numbers, first:stop] = rows.reshape(len(its_numbers), stop - first)
+    own = [len(source) > 0 and source.dtype != np.float32, not isinstance(source, SparseRows)]
+    is_wide, any_dense = comm.allreduce(np.array(own), "rows", "max")
+    X: np.ndarray | SparseRows
+    if isinstance(source, SparseRows) and not any_dense:
+        told = comm.alltoall([source.triples(*its, numbers[comm.rank]) for its in pairwise(bounds)], "rows")
+        X = SparseRows.of_triples(told, _ids(part).n_all, source.fill)
+    else:
+        matrix = source.matrix().astype(np.float64 if is_wide else np.float32, copy=False)
+        to_each = [matrix[:, first:stop].ravel() for first, stop in pairwise(bounds)]
+        # Column after column, as memory that is never touched, that of the other workers' columns, is never taken.
+        X = np.empty((_ids(part).n_all, n_features), matrix.dtype, order="F")
+        for its_numbers, rows in zip(numbers, comm.alltoall(to_each, "rows"), strict=True):
+            X[its_numbers, first:stop] = rows.reshape(len(its_numbers), stop - first)
     y = in_order(part.y, numbers, comm)
     weight = None if part.weight is None else in_order(part.weight, numbers, comm)
     return Part(X, y, weight, _all_queries(part, comm), features=(first, stop), before_spread=part)

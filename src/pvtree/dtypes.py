@@ -24,13 +24,41 @@ ZERO, ONE, NONE = np.int64(0), np.int64(1), np.int64(-1)
 GRADIENT, ENTROPY = 0, 1  # criterion: second-order (and variance) gain, or information gain of class counts
 
 
+class Bundles(NamedTuple):
+    """Which features share a byte of a row: a worker's own affair, found in its own rows.
+
+    In no row is more than one feature of a bundle outside its usual bin (in sparse data: that of the value 0). Code 0
+    says that all are in it; any other code stands for a bin of one feature, which has consecutive codes.
+    """
+
+    bundle_of: np.ndarray  # int64 (n_features,)
+    first_code: np.ndarray  # int64 (n_features,)
+    n_codes: np.ndarray  # int64 (n_features,): one for each unusual bin that occurs, perhaps none
+    usual_bin: np.ndarray  # int64 (n_features,)
+    code_bin: np.ndarray  # uint8 (n_bundles, N_BINS): the bin that a code stands for
+    by_block: np.ndarray  # int64 (n_features,): the features of block after block, in rising order within each ...
+    feature_start: np.ndarray  # int64 (n_blocks + 1,): ... those of block b from here on
+    last_code: np.ndarray  # int64 (n_bundles,)
+
+    def bins_of_codes(self, features: np.ndarray) -> np.ndarray:
+        """uint8 (len(features), N_BINS): the bin that a code of its bundle means for each feature."""
+        table = np.repeat(self.usual_bin[features, None], N_BINS, axis=1).astype(np.uint8)
+        codes = np.arange(N_BINS)
+        first = self.first_code[features, None]
+        own = (codes >= first) & (codes < first + self.n_codes[features, None])
+        table[own] = self.code_bin[self.bundle_of[features]][own]
+        return table
+
+
 class BinnedRows(NamedTuple):
-    """The training rows as bins, block by block: ``bins[block, row * 16 + lane]``."""
+    """The training rows as bins, block by block: ``bins[block, row * 16 + lane]``, or as codes of bundles."""
 
     bins: np.ndarray  # uint8 (n_blocks, n_rows * BLOCK)
-    block_start: np.ndarray  # int64 (n_blocks + 1,): block b holds features block_start[b]:block_start[b + 1]
+    # int64 (n_blocks + 1,): block b holds features, or bundles of them, block_start[b]:block_start[b + 1]
+    block_start: np.ndarray
     n_bins: np.ndarray  # int64 (n_features,): bins 1..n_bins are in use, beside MISSING_BIN
     is_categorical: np.ndarray  # uint8 (n_features,)
+    bundles: Bundles | None = None
 
     @property
     def n_rows(self) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 
 from pvtree.binning import Thresholds
 from pvtree.dataset import Shard
-from pvtree.dtypes import ENTROPY, GRADIENT, Layout
+from pvtree.dtypes import ENTROPY, GRADIENT, N_BINS, Layout
 from pvtree.find_split import make_strategy
 from pvtree.frontier_grower import FrontierGrower
 from pvtree.grower import Grower
@@ -24,6 +24,7 @@ from pvtree.worker import Worker
 
 _NO_ROWS = np.empty(0, np.uint32)
 _NO_COPIES = np.empty(0, np.uint8)
+_NO_CODES = np.empty((0, N_BINS), np.uint8)
 _NO_WEIGHTS = np.empty(0)
 # A child's hessian must exceed zero, or its score would divide by it.
 _LEAST_HESSIAN = sys.float_info.min
@@ -101,12 +102,14 @@ class TreeMaker:
 
     def add_walked(self, tree: Tree, split_bin: np.ndarray, rows: np.ndarray, scores: np.ndarray) -> None:
         """scores[row] += the output of a tree, whoever grew it, for rows that walk down its splits by their bins."""
-        starts = self.data.block_start
+        starts, bundles = self.data.block_start, self.data.bundles
         feature = np.maximum(tree.feature, 0)
-        block = np.searchsorted(starts, feature, side="right") - 1
+        column = feature if bundles is None else bundles.bundle_of[feature]
+        block = np.searchsorted(starts, column, side="right") - 1
+        bin_of_code = _NO_CODES if bundles is None else bundles.bins_of_codes(feature)
         # Types as a grown tree has them: others would have the kernel compiled once more.
         self.team.for_blocks(
-            add_routed_values, len(rows), self.data.bins, rows, block, feature - starts[block], split_bin,
+            add_routed_values, len(rows), self.data.bins, rows, block, column - starts[block], bin_of_code, split_bin,
             tree.default_left.astype(np.int64), tree.cat_set, tree.cat_sets, tree.left_child.astype(np.int64),
             tree.value[:, 0], scores,
         )  # fmt: skip

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from pvtree.dtypes import BLOCK
+
 
 def row_bounds(n_rows: int, n_workers: int) -> np.ndarray:
     """Worker m has rows ``bounds[m]:bounds[m + 1]``, as numpy.array_split would cut them; may be none."""
@@ -29,3 +31,13 @@ def query_bounds(group: np.ndarray, n_workers: int) -> tuple[np.ndarray, np.ndar
     before = np.maximum(after - 1, 0)
     queries = np.where(wanted - ends[before] <= ends[after] - wanted, before, after)
     return ends[queries], queries
+
+
+def block_starts(n_features: int, n_threads: int) -> np.ndarray:
+    """Full blocks of 16 features, which add up fastest; few features are spread evenly over the threads instead."""
+    n_blocks = -(-n_features // int(BLOCK))
+    if n_blocks >= 2 * n_threads or n_blocks == 0:
+        return np.minimum(np.arange(n_blocks + 1) * BLOCK, n_features)
+    n_quads = -(-n_features // 4)  # lanes are added up in groups of four
+    n_blocks = max(n_blocks, min(n_threads, n_quads))
+    return np.minimum(np.arange(n_blocks + 1) * n_quads // n_blocks * 4, n_features)

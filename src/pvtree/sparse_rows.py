@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -80,7 +80,23 @@ class SparseRows(Source):
 
     def by_columns(self, first: int, stop: int) -> csc_array:
         """The columns ``first`` to ``stop`` as compressed sparse columns, their rows in rising order."""
-        return self._csr()[:, first:stop].tocsc()
+        csr = self._csr()
+        return (csr if stop - first == self.shape[1] else csr[:, first:stop]).tocsc()
+
+    def triples(self, first: int, stop: int, numbers: np.ndarray) -> np.ndarray:
+        """The stored values of the columns ``first`` to ``stop`` for another worker: (number of the row, column, value)
+        of each, where ``numbers`` are those of all rows."""
+        csr = self._csr()[:, first:stop].tocoo()
+        return np.stack([numbers[csr.row], csr.col + first, csr.data]).astype(np.float64).ravel()
+
+    @classmethod
+    def of_triples(cls, told: Sequence[np.ndarray], n_rows: int, fill: np.ndarray) -> SparseRows:
+        """The rows of all workers, of the columns that they told of."""
+        from scipy.sparse import csr_array
+
+        row, column, values = np.concatenate([message.reshape(3, -1) for message in told], axis=1)
+        csr = csr_array((values, (row.astype(np.int64), column.astype(np.int64))), shape=(n_rows, len(fill)))
+        return cls.of_csr(csr, fill.astype(np.float64))
 
     def _csr(self) -> Any:
         from scipy.sparse import csr_array

@@ -79,15 +79,16 @@ class TreeMemory:
         self.nodes = np.empty(0, NODE)
         # Held here because the records only know addresses.
         self.arrays: dict[str, Any] = {
-            **data._asdict(), "plane": layout.plane, "shift": layout.shift, "mask": layout.mask,
+            **_binned(data), "plane": layout.plane, "shift": layout.shift, "mask": layout.mask,
             "rows": self.rows, "words": self.words, "planes": self.planes, "side": np.empty(n_places, np.uint8),
             "table": table, "n_blocks": len(data.block_start) - 1, "n_features": n_features,
             "n_all_rows": data.n_rows, "n_places": n_places, "capacity": layout.capacity,
             "n_planes": layout.n_planes, "n_values": len(layout.shift), "n_fields": layout.n_fields,
             "stride": int(data.n_bins.max(initial=1)) + 1, "n_groups": n_groups, "most_boundaries": int(N_BINS),
-            "least_kept": self._least_kept(n_features * layout.n_planes * (int(data.n_bins.max(initial=1)) + 1)),
             "tree_features": np.empty(n_features, np.int64), "in_tree": np.empty(n_features, np.uint8),
         }  # fmt: skip
+        a = self.arrays
+        a["least_kept"] = self._least_kept(a["n_bundles"] * layout.n_planes * a["kept_stride"])
         self.scratch_arrays = [self._scratch_arrays() for _ in range(team.n_threads)]
         self.scratch = [fill_record(SCRATCH, arrays) for arrays in self.scratch_arrays]
 
@@ -99,8 +100,8 @@ class TreeMemory:
     def make_pools(self, n_slots: int, n_bytes: int) -> None:
         """Room for the histograms of some nodes; memory is only touched when used."""
         a, layout = self.arrays, self.layout
-        narrow = max(1, a["n_features"] * layout.n_planes * a["stride"])
-        wide = max(1, a["n_features"] * layout.n_fields * a["stride"])
+        narrow = max(1, a["n_bundles"] * layout.n_planes * a["kept_stride"])
+        wide = max(1, a["n_bundles"] * layout.n_fields * a["kept_stride"])
         a["n_narrow_slots"] = min(n_slots, max(4, n_bytes // (8 * narrow)))
         a["n_wide_slots"] = min(n_slots, a["n_places"] // layout.capacity + 1, max(4, n_bytes // (8 * wide)))
         a["narrow_pool"] = np.empty((a["n_narrow_slots"], narrow), np.int64)
@@ -175,11 +176,24 @@ class TreeMemory:
             **{name: np.empty(N_BINS) for name in ("hess_left", "grad_left", "scores")},
             "tile": np.empty(CHUNK * BLOCK, np.int64),
             "tile_scores": np.empty(CHUNK * BLOCK),
-            **{name: np.empty(BLOCK, np.int64) for name in ("lane_total", "lane_bin")},
+            "expanded": np.empty(BLOCK * n_fields * LANE_STRIDE if self.data.bundles else 0, np.int64),
+            "totals": np.empty(n_fields, np.int64),
+            **{name: np.empty(BLOCK, np.int64) for name in ("lane_feature", "lane_count", "lane_total", "lane_bin")},
             **{name: np.empty(BLOCK) for name in ("lane_best", "lane_below")},
             "found_sums": np.zeros(n_fields, np.int64),
             "found_set": np.zeros(4, np.uint64),
         }
+
+
+def _binned(data: BinnedRows) -> dict[str, Any]:
+    """The rows as kernels know them: without bundles every feature is one of its own."""
+    own = {name: value for name, value in data._asdict().items() if name != "bundles"}
+    if data.bundles is None:
+        own |= {"bundled": 0, "bundle_of": np.arange(data.n_features), "last_code": data.n_bins}
+    else:
+        own |= {"bundled": 1, **data.bundles._asdict()}
+    last = own["last_code"]
+    return own | {"n_bundles": len(last), "kept_stride": int(last.max(initial=1)) + 1}
 
 
 def most_nodes(n_rows: int, rules: Rules) -> int:

@@ -114,8 +114,8 @@ def test_rows_outside_the_sample_walk_the_tree() -> None:
     block = np.searchsorted(starts, feature, side="right") - 1
     scores, expected = np.full(200, 0.5), np.full(200, 0.5)
     add_routed_values(
-        0, 150, as_blocks(bins, starts).bins, row_ids, block, feature - starts[block], split_bin, default_left, cat_set,
-        left_set, left_child, value, scores,
+        0, 150, as_blocks(bins, starts).bins, row_ids, block, feature - starts[block],
+        np.empty((0, 256), np.uint8), split_bin, default_left, cat_set, left_set, left_child, value, scores,
     )  # fmt: skip
     for row in row_ids:
         b = bins[row]

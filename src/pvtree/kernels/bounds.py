@@ -242,8 +242,8 @@ def bound_tile(tile, totals, aim, tree, above, below):
 
 
 @njit
-def bound_lanes(hist, base, lane_step, first, n_lanes, node, row, tree, scratch, values, aims):
-    """Store the bounds of a block's ordered features, all at once, from packed words of one plane."""
+def bound_lanes(hist, base, lane_step, features, n_lanes, node, row, tree, scratch, values, aims):
+    """Store the bounds of a block's ordered features, one a lane, all at once, from packed words of one plane."""
     n_bins = int64_at(tree.n_bins, tree.n_features)
     totals = int64_at(tree.sums, (tree.n_nodes, tree.n_fields))[node]
     tile, running = int64_at(scratch.tile, CHUNK * BLOCK), int64_at(scratch.lane_total, BLOCK)
@@ -252,7 +252,7 @@ def bound_lanes(hist, base, lane_step, first, n_lanes, node, row, tree, scratch,
     any_missing, most_bins = False, ZERO
     for lane in range(n_lanes):
         any_missing |= hist[base + lane * lane_step] & _COUNT_MASK != 0
-        most_bins = max(most_bins, n_bins[first + lane])
+        most_bins = max(most_bins, n_bins[features[lane]])
     tile[:] = 0
     for missing_left in range(2 if any_missing else 1):
         for lane in range(n_lanes):
@@ -261,7 +261,7 @@ def bound_lanes(hist, base, lane_step, first, n_lanes, node, row, tree, scratch,
             n_here = min(CHUNK, most_bins - chunk)
             for lane in range(n_lanes):
                 at = base + lane * lane_step + 1 + chunk
-                n_own = min(n_here, n_bins[first + lane] - chunk)
+                n_own = min(n_here, n_bins[features[lane]] - chunk)
                 total = running[lane]
                 for i in range(n_own):
                     total += hist[at + i]
@@ -271,4 +271,4 @@ def bound_lanes(hist, base, lane_step, first, n_lanes, node, row, tree, scratch,
                 running[lane] = total
             bound_tile(tile[: n_here * BLOCK], totals, aims[row, 0], tree, above, below)
     for lane in range(n_lanes):
-        values[0, row, first + lane], values[1, row, first + lane] = above[lane], below[lane]
+        values[0, row, features[lane]], values[1, row, features[lane]] = above[lane], below[lane]

@@ -8,6 +8,7 @@ import numpy as np
 
 from pvtree.dtypes import BLOCK, ENTROPY, LANE_STRIDE, N_BINS, NONE, ONE, ZERO
 from pvtree.kernels.bounds import bound_feature, bound_lanes, can_bound_lanes
+from pvtree.kernels.bundles import begin_expansion, expand_alone, expand_lanes, expanded_layout, place_of
 from pvtree.kernels.histogram import histogram_of_block, histogram_of_feature, pack_fields, unpack_add
 from pvtree.kernels.intrinsics import float64_at, int64_at, uint8_at, uint32_at, uint64_at
 from pvtree.kernels.jit import njit
@@ -46,8 +47,10 @@ def search_feature(hist, base, step, is_wide, feature, node, own_score, row, gro
 
 
 @njit
-def search_lanes(hist, base, lane_step, first, n_lanes, node, own_score, row, tree, scratch):
-    """All ordered features of a block at once. Returns the lane with the largest gain, the first of equals, -1 if none.
+def search_lanes(hist, base, lane_step, features, n_lanes, node, own_score, least, row, tree, scratch):
+    """All ordered features of some lanes at once. Returns the lane with the largest gain, the first of equals.
+
+    -1 if none exceeds ``least``.
 
     Where every feature's gain is wanted they are stored, and no lane needs a second look.
     """
@@ -55,10 +58,10 @@ def search_lanes(hist, base, lane_step, first, n_lanes, node, own_score, row, tr
     in_tree = uint8_at(tree.in_tree, tree.n_features)
     allowed = uint8_at(tree.allowed, (tree.n_evaluated, tree.n_features))[row]
     is_categorical = uint8_at(tree.is_categorical, tree.n_features)
-    scores = best_of_lanes(hist, base, lane_step, first, n_lanes, sums, tree, scratch)
-    best_lane, best_gain = NONE, -math.inf
+    scores = best_of_lanes(hist, base, lane_step, features, n_lanes, sums, tree, scratch)
+    best_lane, best_gain = NONE, least
     for lane in range(n_lanes):
-        feature = first + lane
+        feature = features[lane]
         if not in_tree[feature] or not allowed[feature] or is_categorical[feature]:
             continue
         gain = gain_of_score(scores[lane], own_score, sums[0], tree)
@@ -85,72 +88,74 @@ def subtract_bins(target, to, source, at, n_bins):
 
 @njit
 def narrow_slot(slot, tree):
-    """A kept histogram of packed words, (feature, plane, stride)."""
-    return int64_at(tree.narrow_pool, (tree.n_narrow_slots, tree.n_features * tree.n_planes * tree.stride))[slot]
+    """A kept histogram of packed words, (bundle, plane, kept_stride)."""
+    return int64_at(tree.narrow_pool, (tree.n_narrow_slots, tree.n_bundles * tree.n_planes * tree.kept_stride))[slot]
 
 
 @njit
 def wide_slot(slot, tree):
-    """A kept histogram of one int64 per field, (feature, field, stride)."""
-    return int64_at(tree.wide_pool, (tree.n_wide_slots, tree.n_features * tree.n_fields * tree.stride))[slot]
+    """A kept histogram of one int64 per field, (bundle, field, kept_stride)."""
+    return int64_at(tree.wide_pool, (tree.n_wide_slots, tree.n_bundles * tree.n_fields * tree.kept_stride))[slot]
 
 
 @njit
-def store_histogram(lane, feature, is_wide, slot, n_bins, tree, scratch):
+def store_histogram(lane, bundle, is_wide, slot, n_bins, tree, scratch):
     """Keep the node's histogram for its own children's subtraction."""
     if is_wide:
         pool = wide_slot(slot, tree)
         wide = int64_at(scratch.wide, BLOCK * tree.n_fields * N_BINS)
         for j in range(tree.n_fields):
-            to = (feature * tree.n_fields + j) * tree.stride
+            to = (bundle * tree.n_fields + j) * tree.kept_stride
             copy_bins(pool, to, wide, (lane * tree.n_fields + j) * N_BINS, n_bins)
     else:
         pool = narrow_slot(slot, tree)
         packed = int64_at(scratch.packed, tree.n_planes * BLOCK * LANE_STRIDE)
         for plane in range(tree.n_planes):
-            to = (feature * tree.n_planes + plane) * tree.stride
+            to = (bundle * tree.n_planes + plane) * tree.kept_stride
             copy_bins(pool, to, packed, (plane * BLOCK + lane) * LANE_STRIDE, n_bins)
 
 
 @njit
-def subtract_narrow(lane, feature, slot, n_bins, tree, scratch):
+def subtract_narrow(lane, bundle, slot, n_bins, tree, scratch):
     """sibling = parent - node on packed words, in the parent's own place; returns (pool, base)."""
     pool = narrow_slot(slot, tree)
     packed = int64_at(scratch.packed, tree.n_planes * BLOCK * LANE_STRIDE)
-    base = feature * tree.n_planes * tree.stride
+    base = bundle * tree.n_planes * tree.kept_stride
     for plane in range(tree.n_planes):
-        subtract_bins(pool, base + plane * tree.stride, packed, (plane * BLOCK + lane) * LANE_STRIDE, n_bins)
+        subtract_bins(pool, base + plane * tree.kept_stride, packed, (plane * BLOCK + lane) * LANE_STRIDE, n_bins)
     return pool, base
 
 
 @njit
-def subtract_wide(lane, feature, is_wide, slot, n_bins, tree, scratch):
+def subtract_wide(lane, bundle, is_wide, slot, n_bins, tree, scratch):
     """The same where the parent keeps one sum per field."""
     pool = wide_slot(slot, tree)
-    base = feature * tree.n_fields * tree.stride
+    base = bundle * tree.n_fields * tree.kept_stride
     if is_wide:
         wide = int64_at(scratch.wide, BLOCK * tree.n_fields * N_BINS)
         for j in range(tree.n_fields):
-            subtract_bins(pool, base + j * tree.stride, wide, (lane * tree.n_fields + j) * N_BINS, n_bins)
+            subtract_bins(pool, base + j * tree.kept_stride, wide, (lane * tree.n_fields + j) * N_BINS, n_bins)
     else:
         packed = int64_at(scratch.packed, tree.n_planes * BLOCK * LANE_STRIDE)
-        unpack_add(packed, lane * LANE_STRIDE, BLOCK * LANE_STRIDE, n_bins + 1, tree, pool, base, tree.stride, NONE)
+        unpack_add(
+            packed, lane * LANE_STRIDE, BLOCK * LANE_STRIDE, n_bins + 1, tree, pool, base, tree.kept_stride, NONE
+        )
     return pool, base
 
 
 @njit
-def sibling_histogram(lane, feature, is_wide, n_bins, family, tree, nodes, scratch):
+def sibling_histogram(lane, bundle, is_wide, n_bins, family, tree, nodes, scratch):
     """The larger child's histogram by subtraction; returns (histogram, base, whether it is wide)."""
     if family.slot_wide == 0:
-        hist, base = subtract_narrow(lane, feature, family.slot, n_bins, tree, scratch)
+        hist, base = subtract_narrow(lane, bundle, family.slot, n_bins, tree, scratch)
         return hist, base, ZERO
-    hist, base = subtract_wide(lane, feature, is_wide, family.slot, n_bins, tree, scratch)
+    hist, base = subtract_wide(lane, bundle, is_wide, family.slot, n_bins, tree, scratch)
     own_slot = nodes[family.sibling].slot
     if own_slot < 0 or nodes[family.sibling].is_wide:
         return hist, base, ONE
     narrow = narrow_slot(own_slot, tree)
-    narrow_base = feature * tree.n_planes * tree.stride
-    pack_fields(hist, base, tree.stride, n_bins + 1, tree, narrow, narrow_base, tree.stride)
+    narrow_base = bundle * tree.n_planes * tree.kept_stride
+    pack_fields(hist, base, tree.kept_stride, n_bins + 1, tree, narrow, narrow_base, tree.kept_stride)
     return narrow, narrow_base, ZERO
 
 
@@ -176,15 +181,17 @@ def count_groups(tree):
 
 
 @njit
-def bound_group(hist, base, step, lane_step, is_wide, at_once, first, n_lanes, node, row, tree, scratch, values, aims):
-    """Store how much this worker's rows could contribute to the gain of each feature of a block."""
+def bound_group(
+    hist, base, step, lane_step, is_wide, at_once, features, n_lanes, node, row, tree, scratch, values, aims
+):
+    """Store how much this worker's rows could contribute to the gain of each of some features."""
     in_tree, is_categorical = uint8_at(tree.in_tree, tree.n_features), uint8_at(tree.is_categorical, tree.n_features)
     allowed = uint8_at(tree.allowed, (tree.n_evaluated, tree.n_features))[row]
     at_once &= can_bound_lanes(tree)
     if at_once:
-        bound_lanes(hist, base, lane_step, first, n_lanes, node, row, tree, scratch, values, aims)
+        bound_lanes(hist, base, lane_step, features, n_lanes, node, row, tree, scratch, values, aims)
     for lane in range(n_lanes):
-        feature = first + lane
+        feature = features[lane]
         if in_tree[feature] and allowed[feature] and not (at_once and not is_categorical[feature]):
             bound_feature(
                 hist, base + lane * lane_step, step, is_wide, feature, node, row, tree, scratch, values, aims
@@ -205,11 +212,13 @@ def evaluate_group(item, tree, families, nodes, best, scratch, bounds):
     if sibling >= 0:
         best[family.sibling_row, group].gain = -math.inf
     block_start = int64_at(tree.block_start, tree.n_blocks + 1)
+    feature_start = int64_at(tree.feature_start, tree.n_blocks + 1)
     bins = uint8_at(tree.bins, (tree.n_blocks, tree.n_all_rows * BLOCK))
     in_tree = uint8_at(tree.in_tree, tree.n_features)
     is_categorical = uint8_at(tree.is_categorical, tree.n_features)
-    n_bins = int64_at(tree.n_bins, tree.n_features)
+    last_code = int64_at(tree.last_code, tree.n_bundles)
     allowed = uint8_at(tree.allowed, (tree.n_evaluated, tree.n_features))
+    features = int64_at(scratch.lane_feature, BLOCK)
     chosen = int64_at(tree.chosen, (tree.n_evaluated, tree.n_sampled))
     sums = int64_at(tree.sums, (tree.n_nodes, tree.n_fields))
     packed = int64_at(scratch.packed, tree.n_planes * BLOCK * LANE_STRIDE)
@@ -238,45 +247,71 @@ def evaluate_group(item, tree, families, nodes, best, scratch, bounds):
                 hist, step, lane_step = wide, N_BINS, tree.n_fields * N_BINS
             if nodes[node].slot >= 0:
                 for lane in range(n_lanes):
-                    if in_tree[first + lane]:
+                    if tree.bundled or in_tree[first + lane]:
                         store_histogram(
-                            lane, first + lane, is_wide, nodes[node].slot, n_bins[first + lane], tree, scratch
+                            lane, first + lane, is_wide, nodes[node].slot, last_code[first + lane], tree, scratch
                         )
         elif search_sibling:
             who, row, score, search = sibling, family.sibling_row, sibling_score, True
             for lane in range(n_lanes):
-                if in_tree[first + lane]:
+                if tree.bundled or in_tree[first + lane]:
                     hist, base, wide_now = sibling_histogram(
-                        lane, first + lane, is_wide, n_bins[first + lane], family, tree, nodes, scratch
+                        lane, first + lane, is_wide, last_code[first + lane], family, tree, nodes, scratch
                     )
-                    step, lane_step = tree.stride, (tree.n_fields if wide_now else tree.n_planes) * tree.stride
+                    step, lane_step = (
+                        tree.kept_stride,
+                        (tree.n_fields if wide_now else tree.n_planes) * tree.kept_stride,
+                    )
                     base -= lane * lane_step
         else:
             break
-        at_once = search and not tree.singly and tree.criterion != ENTROPY and not wide_now
-        if tree.wanted != WANT_GAINS:  # both ways find the same; ballots are only cast by this one
-            at_once &= n_lanes > 12 and nodes[who].stop - nodes[who].start >= LEAST_AT_ONCE
-        best_lane = NONE
-        if at_once:
-            best_lane = search_lanes(hist, base, lane_step, first, n_lanes, who, score, row, tree, scratch)
-        for lane in range(n_lanes):
-            feature = first + lane
-            if tree.singly:
-                feature = chosen[family.row, first + lane]
-                block = np.searchsorted(block_start, feature, side="right") - 1
-                wide_now = histogram_of_feature(
-                    bins[block], feature - block_start[block], rows, words, planes, start, stop, tree, packed, wide
+        if not search:
+            continue
+        takes_apart, place, n_places, n_found = tree.bundled == 1 and tree.singly == 0, ZERO, ONE, n_lanes
+        of_bundles, of_base, of_step, of_lane_step = hist, base, step, lane_step
+        if takes_apart:
+            place, n_places = feature_start[group], feature_start[group + 1]
+            begin_expansion(hist, base, step, wide_now, last_code[first] + 1, tree, scratch)
+            hist, base = int64_at(scratch.expanded, BLOCK * tree.n_fields * LANE_STRIDE), ZERO
+            step, lane_step = expanded_layout(wide_now, tree)
+        else:
+            for lane in range(n_lanes):
+                features[lane] = chosen[family.row, first + lane] if tree.singly else first + lane
+        while place < n_places:  # 16 features at a time
+            place += 1
+            if takes_apart:
+                least = tree.min_count if bounds is None else ZERO  # whatever has no split may have a bound
+                place, n_found = expand_lanes(
+                    place - 1, group, of_bundles, of_base, of_step, of_lane_step, wide_now, row, least, tree, scratch
                 )
-                hist = wide if wide_now else packed
-            if not (search and in_tree[feature] and allowed[row, feature]):
-                continue
-            if at_once and lane != best_lane and not is_categorical[feature]:
-                continue
-            search_feature(
-                hist, base + lane * lane_step, step, wide_now, feature, who, score, row, group, tree, best, scratch
-            )
-        if bounds is not None and search:
-            values, aims = bounds
-            bound_group(
-                hist, base, step, lane_step, wide_now, at_once, first, n_lanes, who, row, tree, scratch, values, aims
-            )  # fmt: skip
+            at_once = not tree.singly and tree.criterion != ENTROPY and not wide_now
+            if tree.wanted != WANT_GAINS:  # both ways find the same; ballots are only cast by this one
+                at_once &= n_found > 12 and nodes[who].stop - nodes[who].start >= LEAST_AT_ONCE
+            best_lane = NONE
+            if at_once:
+                best_lane = search_lanes(
+                    hist, base, lane_step, features, n_found, who, score, best[row, group].gain, row, tree, scratch
+                )
+            for lane in range(n_found):
+                feature = features[lane]
+                if tree.singly:
+                    block, own_lane = place_of(feature, tree)
+                    wide_now = histogram_of_feature(
+                        bins[block], own_lane, rows, words, planes, start, stop, tree, packed, wide
+                    )
+                    hist = wide if wide_now else packed
+                    if tree.bundled:
+                        hist = expand_alone(hist, ZERO, N_BINS, wide_now, feature, tree, scratch)
+                if not (in_tree[feature] and allowed[row, feature]):
+                    continue
+                if at_once and lane != best_lane and not is_categorical[feature]:
+                    continue
+                search_feature(
+                    hist, base + lane * lane_step, step, wide_now, feature, who, score, row, group, tree, best, scratch
+                )
+            if bounds is not None:
+                values, aims = bounds
+                bound_group(
+                    hist, base, step, lane_step, wide_now, at_once, features, n_found, who, row, tree, scratch, values,
+                    aims,
+                )  # fmt: skip

@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from pvtree.dtypes import BLOCK, N_BINS, NONE, ONE, ZERO
+from pvtree.kernels.bundles import place_of, sides_of_codes
 from pvtree.kernels.evaluate import can_split, evaluate_group, is_worth_keeping
 from pvtree.kernels.grow import begin_children, free_parent, free_slot, set_family, take_best, take_slot
 from pvtree.kernels.hashing import hash_pair, sample_features
@@ -49,7 +50,6 @@ def mark_rows(start, stop, parents, first_feature, trees, nodes):
     """side[place] = 1 where the row at that place goes left, for the nodes parents[start:stop]."""
     tree = trees[0]
     goes_left = np.empty(N_BINS, np.uint8)
-    block_start = int64_at(tree.block_start, tree.n_blocks + 1)
     bins = uint8_at(tree.bins, (tree.n_blocks, tree.n_all_rows * BLOCK))
     is_categorical = uint8_at(tree.is_categorical, tree.n_features)
     left_set = uint64_at(tree.left_set, (tree.n_nodes, 4))
@@ -57,10 +57,12 @@ def mark_rows(start, stop, parents, first_feature, trees, nodes):
     for i in range(start, stop):
         node = nodes[parents[i]]
         feature = node.feature - first_feature
-        block = np.searchsorted(block_start, feature, side="right") - 1
+        block, lane = place_of(feature, tree)
         fill_sides(is_categorical[feature], node.split_bin, node.default_left, left_set[parents[i]], goes_left)
+        if tree.bundled:
+            sides_of_codes(feature, tree, goes_left)
         rows = uint32_at(tree.rows, (2, tree.n_places))[node.buffer]
-        mark_sides(bins[block], feature - block_start[block], rows, node.start, node.stop, goes_left, side)
+        mark_sides(bins[block], lane, rows, node.start, node.stop, goes_left, side)
 
 
 @njit

@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from pvtree.dtypes import N_BINS, NONE, ONE, ZERO
+from pvtree.kernels.bundles import place_of, sides_of_codes
 from pvtree.kernels.evaluate import can_split, count_groups, evaluate_group, is_worth_keeping
 from pvtree.kernels.hashing import hash_pair, sample_features
 from pvtree.kernels.intrinsics import int64_at, uint8_at, uint64_at
@@ -107,10 +108,11 @@ def give_slot(node, parent_slot, parent_wide, tree, nodes):
 
 @njit
 def take_best(row, node, n_groups, tree, nodes, best):
-    """The best candidate of all groups becomes the node's split; the first of equals has the lowest feature."""
+    """The best candidate of all groups becomes the node's split; of equals the lowest feature."""
     winner = 0
     for group in range(1, n_groups):
-        if best[row, group].gain > best[row, winner].gain:
+        other, leader = best[row, group], best[row, winner]
+        if other.gain > leader.gain or (other.gain == leader.gain and other.feature < leader.feature):
             winner = group
     nodes[node].gain = best[row, winner].gain
     nodes[node].feature = best[row, winner].feature
@@ -195,14 +197,14 @@ def begin_partition(tree, nodes):
     node = next_leaf(tree, nodes)
     tree.parent = node
     feature = nodes[node].feature
-    block_start = int64_at(tree.block_start, tree.n_blocks + 1)
-    tree.block = np.searchsorted(block_start, feature, side="right") - 1
-    tree.lane = feature - block_start[tree.block]
+    tree.block, tree.lane = place_of(feature, tree)
     tree.buffer, tree.start, tree.stop = nodes[node].buffer, nodes[node].start, nodes[node].stop
     fill_sides(
         uint8_at(tree.is_categorical, tree.n_features)[feature], nodes[node].split_bin, nodes[node].default_left,
         uint64_at(tree.left_set, (tree.n_nodes, 4))[node], uint8_at(tree.goes_left, N_BINS),
     )  # fmt: skip
+    if tree.bundled:
+        sides_of_codes(feature, tree, uint8_at(tree.goes_left, N_BINS))
     return (tree.stop - tree.start + CHUNK - 1) // CHUNK
 
 

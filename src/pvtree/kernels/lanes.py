@@ -84,25 +84,27 @@ def collect_lane(bins, every, is_heavy_from, b, sum_so_far, own):
 
 
 @njit
-def collect_lanes(hist, base, lane_step, n_lanes, first, n_rows, tree, total, next_bin, tile):
+def collect_lanes(hist, base, lane_step, n_lanes, features, n_rows, tree, total, next_bin, count, tile):
     """tile[i * BLOCK + lane] = the sum of the lane's bins up to its i-th boundary from ``next_bin`` on.
 
-    After a lane's last boundary it is repeated. ``total`` and ``next_bin`` go on from one chunk to the next. Returns
-    whether any lane has further boundaries.
+    Lanes with fewer boundaries than others repeat their last. ``total`` and ``next_bin`` go on from one chunk to the
+    next. Returns (the most boundaries of a lane, whether any lane has further ones).
     """
-    n_bins = int64_at(tree.n_bins, tree.n_features)[first:]
-    more = False
+    n_bins = int64_at(tree.n_bins, tree.n_features)
+    most, more = ZERO, False
     for lane in range(n_lanes):
-        bins = hist[base + lane * lane_step + 1 :][: n_bins[lane]]
-        own = tile[lane:]
-        every = boundary_step(n_bins[lane], tree)
-        n_here, next_bin[lane], total[lane] = collect_lane(
-            bins, every, heavy_from(n_rows), next_bin[lane], total[lane], own
+        n_own = n_bins[features[lane]]
+        bins = hist[base + lane * lane_step + 1 :][:n_own]
+        count[lane], next_bin[lane], total[lane] = collect_lane(
+            bins, boundary_step(n_own, tree), heavy_from(n_rows), next_bin[lane], total[lane], tile[lane:]
         )
-        for i in range(n_here, CHUNK):
+        most = max(most, count[lane])
+        more |= next_bin[lane] < n_own
+    for lane in range(n_lanes):
+        own = tile[lane:]
+        for i in range(count[lane], most):
             own[i * BLOCK] = total[lane]
-        more |= next_bin[lane] < n_bins[lane]
-    return more
+    return most, more
 
 
 @njit
@@ -132,8 +134,8 @@ def score_lanes(sums, n_rows, tree, tile, scores, best):
 
 
 @njit
-def best_of_lanes(hist, base, lane_step, first, n_lanes, sums, tree, scratch):
-    """The best score of each of the features ``first`` and following, with missing values tried on both sides.
+def best_of_lanes(hist, base, lane_step, features, n_lanes, sums, tree, scratch):
+    """The best score of each of the features, one a lane, with missing values tried on both sides.
 
     Bin b of lane l is hist[base + l * lane_step + b]. A lane without a boundary has -inf; those of features that are
     not to be looked at may hold anything.
@@ -144,6 +146,7 @@ def best_of_lanes(hist, base, lane_step, first, n_lanes, sums, tree, scratch):
     if n_rows < 2 * tree.min_count:  # one of several workers may have that few rows of a node
         return best
     total, next_bin = int64_at(scratch.lane_total, BLOCK), int64_at(scratch.lane_bin, BLOCK)
+    count = int64_at(scratch.lane_count, BLOCK)
     tile, scores = int64_at(scratch.tile, CHUNK * BLOCK), float64_at(scratch.tile_scores, CHUNK * BLOCK)
     for lane in range(n_lanes, BLOCK):  # no features: words without rows
         for i in range(CHUNK):
@@ -157,6 +160,8 @@ def best_of_lanes(hist, base, lane_step, first, n_lanes, sums, tree, scratch):
             next_bin[lane] = 0
         more = True
         while more:
-            more = collect_lanes(hist, base, lane_step, n_lanes, first, n_rows, tree, total, next_bin, tile)
-            score_lanes(sums, n_rows, tree, tile, scores, best)
+            most, more = collect_lanes(
+                hist, base, lane_step, n_lanes, features, n_rows, tree, total, next_bin, count, tile
+            )
+            score_lanes(sums, n_rows, tree, tile[: most * BLOCK], scores[: most * BLOCK], best)
     return best

@@ -13,6 +13,14 @@ TREE = np.dtype(
     [
         ("bins", _ADDRESS),  # uint8 (n_blocks, n_all_rows * BLOCK)
         ("block_start", _ADDRESS),  # int64 (n_blocks + 1,)
+        ("bundle_of", _ADDRESS),  # int64 (n_features,): this and the next seven: see dtypes.Bundles; itself if none
+        ("last_code", _ADDRESS),  # int64 (n_bundles,): n_bins where there are no bundles
+        ("first_code", _ADDRESS),  # int64 (n_features,)
+        ("n_codes", _ADDRESS),  # int64 (n_features,)
+        ("usual_bin", _ADDRESS),  # int64 (n_features,)
+        ("code_bin", _ADDRESS),  # uint8 (n_bundles, N_BINS)
+        ("by_block", _ADDRESS),  # int64 (n_features,)
+        ("feature_start", _ADDRESS),  # int64 (n_blocks + 1,)
         ("n_bins", _ADDRESS),  # int64 (n_features,)
         ("is_categorical", _ADDRESS),  # uint8 (n_features,)
         ("plane", _ADDRESS),  # int64 (n_values,): see dtypes.Layout
@@ -24,8 +32,8 @@ TREE = np.dtype(
         ("side", _ADDRESS),  # uint8 (n_places,)
         ("goes_left", _ADDRESS),  # uint8 (N_BINS,): the split being applied, as a table
         ("chunk_left", _ADDRESS),  # int64 (n_chunks,): rows that go left, by chunk; then where they go
-        ("narrow_pool", _ADDRESS),  # int64 (slots, n_features * n_planes * stride): kept histograms
-        ("wide_pool", _ADDRESS),  # int64 (slots, n_features * n_fields * stride)
+        ("narrow_pool", _ADDRESS),  # int64 (slots, n_bundles * n_planes * kept_stride): kept histograms
+        ("wide_pool", _ADDRESS),  # int64 (slots, n_bundles * n_fields * kept_stride)
         ("free_slots", _ADDRESS),  # int64 (2, slots + 1): stacks of free slots, their heights in the last column
         ("tree_features", _ADDRESS),  # int64 (n_tree_features,): what this tree may use
         ("in_tree", _ADDRESS),  # uint8 (n_features,): the same as flags
@@ -44,6 +52,7 @@ TREE = np.dtype(
         ("capacity", _INT), ("n_planes", _INT), ("n_values", _INT), ("n_fields", _INT), ("stride", _INT),
         ("n_narrow_slots", _INT), ("n_wide_slots", _INT), ("n_tree_features", _INT), ("n_groups", _INT),
         ("n_nodes", _INT), ("n_evaluated", _INT),
+        ("bundled", _INT), ("n_bundles", _INT), ("kept_stride", _INT),  # n_features and stride where nothing is bundled
         ("singly", _INT),  # 1: look at the chosen features one by one, keep no histograms
         ("least_kept", _INT),  # rows from which on a node's histogram is kept: see evaluate.is_worth_keeping
         ("most_boundaries", _INT),  # of a feature with more bins, some boundaries are left out: see split.boundary_step
@@ -113,6 +122,10 @@ SCRATCH = np.dtype(
         ("scores", _ADDRESS),  # float64 (N_BINS,)
         ("tile", _ADDRESS),  # int64 (CHUNK * BLOCK,): see lanes.py
         ("tile_scores", _ADDRESS),  # float64 (CHUNK * BLOCK,)
+        ("expanded", _ADDRESS),  # int64 (BLOCK * n_fields * LANE_STRIDE,): see bundles.py; empty without bundles
+        ("totals", _ADDRESS),  # int64 (n_fields,)
+        ("lane_feature", _ADDRESS),  # int64 (BLOCK,): the features that are looked at together
+        ("lane_count", _ADDRESS),  # int64 (BLOCK,)
         ("lane_total", _ADDRESS),  # int64 (BLOCK,)
         ("lane_bin", _ADDRESS),  # int64 (BLOCK,)
         ("lane_best", _ADDRESS),  # float64 (BLOCK,)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from pvtree.dtypes import BLOCK, N_BINS, NONE, ONE, ZERO
+from pvtree.kernels.bundles import bins_of_codes, expand_alone, place_of
 from pvtree.kernels.evaluate import narrow_slot, wide_slot
 from pvtree.kernels.histogram import histogram_of_feature, pack_fields, unpack_add
 from pvtree.kernels.intrinsics import int64_at, uint8_at, uint32_at
@@ -57,22 +58,28 @@ def find_features(row, to, owner, item_start, item_feature, item_parent, feature
 def local_histogram(node, feature, tree, nodes, scratch):
     """This worker's histogram of a feature at a node: (array, base, step, is_wide), as kept or added up singly."""
     if nodes[node].slot >= 0:
-        if nodes[node].is_wide:
-            return wide_slot(nodes[node].slot, tree), feature * tree.n_fields * tree.stride, tree.stride, ONE
-        return narrow_slot(nodes[node].slot, tree), feature * tree.n_planes * tree.stride, tree.stride, ZERO
+        is_wide, step = nodes[node].is_wide, tree.kept_stride
+        bundle = int64_at(tree.bundle_of, tree.n_features)[feature]
+        if is_wide:
+            hist, base = wide_slot(nodes[node].slot, tree), bundle * tree.n_fields * step
+        else:
+            hist, base = narrow_slot(nodes[node].slot, tree), bundle * tree.n_planes * step
+        if tree.bundled:
+            return expand_alone(hist, base, step, is_wide, feature, tree, scratch), ZERO, N_BINS, is_wide
+        return hist, base, step, is_wide
     buffer, start, stop = nodes[node].buffer, nodes[node].start, nodes[node].stop
-    block_start = int64_at(tree.block_start, tree.n_blocks + 1)
     bins = uint8_at(tree.bins, (tree.n_blocks, tree.n_all_rows * BLOCK))
     rows, words = uint32_at(tree.rows, (2, tree.n_places))[buffer], int64_at(tree.words, (2, tree.n_places))[buffer]
     planes = uint8_at(tree.planes, (2, tree.n_places if tree.n_planes > 1 else 0))[buffer]
     packed = int64_at(scratch.packed, tree.n_planes * N_BINS)
     wide = int64_at(scratch.wide, tree.n_fields * N_BINS)
     packed[:] = 0  # a node without rows here adds nothing up
-    block = np.searchsorted(block_start, feature, side="right") - 1
-    is_wide = histogram_of_feature(
-        bins[block], feature - block_start[block], rows, words, planes, start, stop, tree, packed, wide
-    )
-    return wide if is_wide else packed, ZERO, N_BINS, is_wide
+    block, lane = place_of(feature, tree)
+    is_wide = histogram_of_feature(bins[block], lane, rows, words, planes, start, stop, tree, packed, wide)
+    hist = wide if is_wide else packed
+    if tree.bundled:
+        hist = expand_alone(hist, ZERO, N_BINS, is_wide, feature, tree, scratch)
+    return hist, ZERO, N_BINS, is_wide
 
 
 @njit
@@ -121,14 +128,18 @@ def write_histograms(node, features, form, at, tree, nodes, scratch, wire_scratc
 @njit
 def gather_bins(node, features, tree, nodes, bins_of_rows):
     """bins_of_rows[f, i] = the bin of the node's i-th row in feature f."""
-    block_start = int64_at(tree.block_start, tree.n_blocks + 1)
     bins = uint8_at(tree.bins, (tree.n_blocks, tree.n_all_rows * BLOCK))
     rows = uint32_at(tree.rows, (2, tree.n_places))[nodes[node].buffer, nodes[node].start : nodes[node].stop]
+    bin_of = np.empty(N_BINS, np.uint8)
     for f in range(len(features)):
-        block = np.searchsorted(block_start, features[f], side="right") - 1
-        block_bins, lane = bins[block], features[f] - block_start[block]
+        block, lane = place_of(features[f], tree)
+        block_bins = bins[block]
         for i in range(len(rows)):
             bins_of_rows[f, i] = block_bins[np.intp(rows[i]) * BLOCK + lane]
+        if tree.bundled:
+            bins_of_codes(features[f], tree, bin_of)
+            for i in range(len(rows)):
+                bins_of_rows[f, i] = bin_of[bins_of_rows[f, i]]
 
 
 @njit

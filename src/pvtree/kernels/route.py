@@ -142,14 +142,20 @@ def sum_upwards(left_child, sums):
 
 @njit
 def add_routed_values(
-    start, stop, bins, row_ids, block, lane, split_bin, default_left, cat_set, cat_sets, left_child, value, scores
-):
-    """Walk rows that did not take part in growing a tree down to their leaf, by their bins."""
+    start, stop, bins, row_ids, block, lane, bin_of_code, split_bin, default_left, cat_set, cat_sets, left_child, value,
+    scores,
+):  # fmt: skip
+    """Walk rows that did not take part in growing a tree down to their leaf, by their bins.
+
+    ``bin_of_code`` is a table over codes for each node, or empty where ``bins`` are no codes of bundles.
+    """
     for i in range(start, stop):
         at = np.intp(row_ids[i]) * BLOCK
         node = 0
         while left_child[node] > 0:
             b = bins[block[node], at + lane[node]]
+            if len(bin_of_code) > 0:
+                b = bin_of_code[node, b]
             if cat_set[node] >= 0:
                 left = in_set(cat_sets[cat_set[node]], b) == 1
             elif b == MISSING_BIN:

@@ -1,0 +1,59 @@
+"""Sparse columns to bins, with columns that are never unusual in the same row sharing bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pvtree.dtypes import BLOCK, N_BINS, BinnedRows, Bundles
+from pvtree.kernels.sparse_rows import bin_entries, choose_bundles, write_bins, write_codes
+from pvtree.partition import block_starts
+from pvtree.sparse_rows import SparseRows
+from pvtree.team import LITTLE_WORK, Team
+
+# With fewer columns than this in a bundle on average, each column has a byte of its own: a bundle's histogram has to be
+# taken apart again.
+_LEAST_BUNDLED = 2
+
+
+def bin_sparse(
+    source: SparseRows, upper: np.ndarray, n_bins: np.ndarray, is_categorical: np.ndarray, first: int, team: Team
+) -> BinnedRows:
+    """Bin all rows of the columns from ``first`` on, as many as there are ``n_bins``."""
+    n_rows, n_features = len(source), len(n_bins)
+    columns = source.by_columns(first, first + n_features)
+    start, rows, values = columns.indptr.astype(np.int64), columns.indices.astype(np.int32, copy=False), columns.data
+    entry_bin = np.empty(len(values), np.uint8)
+    usual_bin, n_codes, n_unusual, bundle_of, first_code = (np.empty(n_features, np.int64) for _ in range(5))
+    team.for_blocks(
+        bin_entries, n_features, start, values, source.fill[first:], is_categorical, n_bins, upper, entry_bin,
+        usual_bin, n_codes, n_unusual, min_block=max(1, LITTLE_WORK * n_features // max(1, len(values))),
+    )  # fmt: skip
+    order = np.argsort(-n_unusual, kind="stable")
+    n_bundles = choose_bundles(
+        order, start, rows, entry_bin, usual_bin, n_codes, n_rows, bundle_of, first_code
+    )  # fmt: skip
+    is_bundled = n_bundles * _LEAST_BUNDLED <= n_features
+    n_columns = n_bundles if is_bundled else n_features
+    block_start = block_starts(n_columns, team.n_threads if n_rows * n_columns >= LITTLE_WORK else 1)
+    bins = np.zeros((len(block_start) - 1, n_rows * BLOCK), np.uint8)
+    if not is_bundled:
+        team.for_blocks(
+            write_bins, len(bins), start, rows, entry_bin, usual_bin, block_start, bins, min_block=1
+        )  # fmt: skip
+        return BinnedRows(bins, block_start, n_bins, is_categorical)
+    by_block, feature_start = _by_block(bundle_of, block_start)
+    code_bin = np.zeros((n_bundles, N_BINS), np.uint8)
+    team.for_blocks(
+        write_codes, n_features, by_block, start, rows, entry_bin, usual_bin, bundle_of, first_code, block_start, bins,
+        code_bin, min_block=1,
+    )  # fmt: skip
+    last_code = np.bincount(bundle_of, n_codes, n_bundles).astype(np.int64)
+    bundles = Bundles(bundle_of, first_code, n_codes, usual_bin, code_bin, by_block, feature_start, last_code)
+    return BinnedRows(bins, block_start, n_bins, is_categorical, bundles)
+
+
+def _by_block(bundle_of: np.ndarray, block_start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The features of every block in rising order, block after block, and where each block's begin."""
+    block = np.searchsorted(block_start, bundle_of, side="right") - 1
+    counts = np.bincount(block, minlength=len(block_start) - 1)
+    return np.argsort(block, kind="stable"), np.concatenate(([0], np.cumsum(counts)))
