@@ -41,19 +41,11 @@ def bin_sparse(
             write_bins, len(bins), start, rows, entry_bin, usual_bin, block_start, bins, min_block=1
         )  # fmt: skip
         return BinnedRows(bins, block_start, n_bins, is_categorical)
-    by_block, feature_start = _by_block(bundle_of, block_start)
     code_bin = np.zeros((n_bundles, N_BINS), np.uint8)
     team.for_blocks(
-        write_codes, n_features, by_block, start, rows, entry_bin, usual_bin, bundle_of, first_code, block_start, bins,
-        code_bin, min_block=1,
+        write_codes, n_features, np.argsort(bundle_of, kind="stable"), start, rows, entry_bin, usual_bin, bundle_of,
+        first_code, block_start, bins, code_bin, min_block=1,
     )  # fmt: skip
     last_code = np.bincount(bundle_of, n_codes, n_bundles).astype(np.int64)
-    bundles = Bundles(bundle_of, first_code, n_codes, usual_bin, code_bin, by_block, feature_start, last_code)
+    bundles = Bundles(bundle_of, first_code, n_codes, usual_bin, code_bin, n_unusual, last_code)
     return BinnedRows(bins, block_start, n_bins, is_categorical, bundles)
-
-
-def _by_block(bundle_of: np.ndarray, block_start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The features of every block in rising order, block after block, and where each block's begin."""
-    block = np.searchsorted(block_start, bundle_of, side="right") - 1
-    counts = np.bincount(block, minlength=len(block_start) - 1)
-    return np.argsort(block, kind="stable"), np.concatenate(([0], np.cumsum(counts)))

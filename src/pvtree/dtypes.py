@@ -36,9 +36,24 @@ class Bundles(NamedTuple):
     n_codes: np.ndarray  # int64 (n_features,): one for each unusual bin that occurs, perhaps none
     usual_bin: np.ndarray  # int64 (n_features,)
     code_bin: np.ndarray  # uint8 (n_bundles, N_BINS): the bin that a code stands for
-    by_block: np.ndarray  # int64 (n_features,): the features of block after block, in rising order within each ...
-    feature_start: np.ndarray  # int64 (n_blocks + 1,): ... those of block b from here on
+    n_unusual: np.ndarray  # int64 (n_features,): rows outside the usual bin
     last_code: np.ndarray  # int64 (n_bundles,)
+
+    def plan(self, block_start: np.ndarray, is_categorical: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """In which order the search goes through features, as kernels.bundles has it, and where each block begins.
+
+        Block after block, and within a block those with most unusual rows first: where one has too few for a child, all
+        that follow have too.
+        """
+        block = np.searchsorted(block_start, self.bundle_of, side="right") - 1
+        order = np.lexsort((-self.n_unusual, block))
+        # A single code of an ordered feature: then there is one boundary, between it and the usual bin.
+        only = self.code_bin[self.bundle_of, np.minimum(self.first_code, N_BINS - 1)]
+        is_pair = (self.n_codes == 1) & (is_categorical == 0) & (only != MISSING_BIN)
+        lane = self.bundle_of - block_start[block]
+        columns = [np.arange(len(block)), lane, self.first_code, self.n_codes, is_pair, self.n_unusual]
+        starts = np.searchsorted(block[order], np.arange(len(block_start)))
+        return np.stack(columns, axis=1)[order].astype(np.int64), starts
 
     def bins_of_codes(self, features: np.ndarray) -> np.ndarray:
         """uint8 (len(features), N_BINS): the bin that a code of its bundle means for each feature."""

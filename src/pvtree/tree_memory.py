@@ -191,7 +191,9 @@ def _binned(data: BinnedRows) -> dict[str, Any]:
     if data.bundles is None:
         own |= {"bundled": 0, "bundle_of": np.arange(data.n_features), "last_code": data.n_bins}
     else:
-        own |= {"bundled": 1, **data.bundles._asdict()}
+        plan, feature_start = data.bundles.plan(data.block_start, data.is_categorical)
+        own |= {"bundled": 1, "plan": plan, "feature_start": feature_start, **data.bundles._asdict()}
+        del own["n_unusual"]
     last = own["last_code"]
     return own | {"n_bundles": len(last), "kept_stride": int(last.max(initial=1)) + 1}
 

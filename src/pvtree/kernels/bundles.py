@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from pvtree.dtypes import BLOCK, COUNT_BITS, LANE_STRIDE, N_BINS, ZERO
+from pvtree.dtypes import BLOCK, COUNT_BITS, ENTROPY, LANE_STRIDE, N_BINS, ZERO
+from pvtree.kernels.few_bins import least_score, may_score, sums_of_bin
 from pvtree.kernels.intrinsics import int64_at, uint8_at
 from pvtree.kernels.jit import njit
 
+# What the search asks of every feature at every node, side by side: see dtypes.Bundles.plan.
+FEATURE, LANE, FIRST, CODES, IS_PAIR, UNUSUAL = range(6)
+PLAN_SIZE = np.int64(6)
 _COUNT_MASK = (1 << COUNT_BITS) - 1
 
 
@@ -66,16 +70,13 @@ def begin_expansion(hist, base, step, is_wide, n_codes, tree, scratch):
 
 
 @njit
-def count_unusual(hist, base, step, is_wide, feature, tree):
-    """Rows of the node that are not in the feature's usual bin."""
-    first = int64_at(tree.first_code, tree.n_features)[feature]
-    n_codes = int64_at(tree.n_codes, tree.n_features)[feature]
+def count_unusual(hist, base, step, is_wide, n_codes, tree):
+    """Rows of the node that are not in a feature's usual bin; its first code is at ``base``."""
     mask = np.int64(-1) if is_wide else np.int64(_COUNT_MASK)
     n = ZERO
     for plane in range(tree.n_planes):
-        codes = hist[base + plane * step + first :][:n_codes]
-        for i in range(n_codes):
-            n += codes[i] & mask
+        for code in range(n_codes):
+            n += hist[base + plane * step + code] & mask
     return n
 
 
@@ -108,36 +109,47 @@ def expand_alone(hist, base, step, is_wide, feature, tree, scratch):
 @njit
 def expanded_layout(is_wide, tree):
     """(step, lane_step) of what ``expand_lanes`` leaves."""
-    return (N_BINS, tree.n_fields * N_BINS) if is_wide else (BLOCK * LANE_STRIDE, LANE_STRIDE)
+    return (LANE_STRIDE, tree.n_fields * LANE_STRIDE) if is_wide else (BLOCK * LANE_STRIDE, LANE_STRIDE)
 
 
 @njit
-def expand_lanes(at, block, hist, base, step, lane_step, is_wide, row, least, tree, scratch):
-    """Histograms of the block's next features, up to 16 of them, from the one at place ``at`` on.
+def expand_lanes(
+    at, block, hist, base, step, lane_step, is_wide, node, row, own_score, least_gain, takes_all, tree, scratch
+):
+    """Histograms of the block's next features, up to 16 of them, from the one at place ``at`` of the plan on.
 
-    Left out are features that the node may not use, and those with fewer than ``least`` rows beside their usual bin:
-    where that is the smallest number of rows that a child may have, they have no split. Their numbers are left in
-    lane_feature. Returns (the next place, how many features there are).
+    Left out are features that the node may not use and, unless ``takes_all``, those of which a quick look tells that no
+    split gains ``least_gain``. The numbers of the others are left in lane_feature. Returns (the next place, how many
+    features there are).
     """
     stop = int64_at(tree.feature_start, tree.n_blocks + 1)[block + 1]
-    by_block = int64_at(tree.by_block, tree.n_features)
-    first_bundle = int64_at(tree.block_start, tree.n_blocks + 1)[block]
-    bundle_of = int64_at(tree.bundle_of, tree.n_features)
+    plan = int64_at(tree.plan, (tree.n_features, PLAN_SIZE))
     in_tree = uint8_at(tree.in_tree, tree.n_features)
     allowed = uint8_at(tree.allowed, (tree.n_evaluated, tree.n_features))[row]
+    sums = int64_at(tree.sums, (tree.n_nodes, tree.n_fields))[node]
     features, totals = int64_at(scratch.lane_feature, BLOCK), int64_at(scratch.totals, tree.n_fields)
+    target = int64_at(scratch.expanded, BLOCK * tree.n_fields * LANE_STRIDE)
     n_words = tree.n_fields if is_wide else tree.n_planes
     to_step, to_lane_step = expanded_layout(is_wide, tree)
-    target = int64_at(scratch.expanded, BLOCK * tree.n_fields * LANE_STRIDE)
+    h_total, g_total = np.float64(sums[tree.hess_field]), np.float64(sums[tree.n_fields - 1])
+    penalty, alpha = tree.reg_lambda / tree.hess_scale, tree.reg_alpha / tree.grad_scale
+    least, min_count = least_score(own_score, least_gain, tree), tree.min_count
     n = ZERO
     while at < stop and n < BLOCK:
-        feature = by_block[at]
+        feature, own, n_codes = plan[at, FEATURE], base + plan[at, LANE] * lane_step, plan[at, CODES]
+        if not takes_all and plan[at, UNUSUAL] < min_count:  # nor do the features after it have enough rows
+            return stop, n
         at += 1
         if not (in_tree[feature] and allowed[feature]):
             continue
-        own = base + (bundle_of[feature] - first_bundle) * lane_step
-        if least > 0 and count_unusual(hist, own, step, is_wide, feature, tree) < least:
-            continue
+        if not takes_all:
+            # A child without the usual bin has only rows of the others.
+            if count_unusual(hist, own + plan[at - 1, FIRST], step, is_wide, n_codes, tree) < min_count:
+                continue
+            if plan[at - 1, IS_PAIR] and tree.criterion != ENTROPY:
+                _, h, g = sums_of_bin(hist, own + plan[at - 1, FIRST], step, is_wide, tree)
+                if not may_score(np.float64(h), np.float64(g), h_total, g_total, penalty, alpha, least):
+                    continue
         features[n] = feature
         expand_feature(hist, own, step, n_words, feature, totals, tree, target, n * to_lane_step, to_step)
         n += 1

@@ -9,6 +9,7 @@ import numpy as np
 from pvtree.dtypes import BLOCK, ENTROPY, LANE_STRIDE, N_BINS, NONE, ONE, ZERO
 from pvtree.kernels.bounds import bound_feature, bound_lanes, can_bound_lanes
 from pvtree.kernels.bundles import begin_expansion, expand_alone, expand_lanes, expanded_layout, place_of
+from pvtree.kernels.few_bins import is_few, least_score, may_split
 from pvtree.kernels.histogram import histogram_of_block, histogram_of_feature, pack_fields, unpack_add
 from pvtree.kernels.intrinsics import float64_at, int64_at, uint8_at, uint32_at, uint64_at
 from pvtree.kernels.jit import njit
@@ -24,7 +25,7 @@ GROUP = np.int64(8)  # features that one thread takes at a time where features a
 
 @njit
 def search_feature(hist, base, step, is_wide, feature, node, own_score, row, group, tree, best, scratch):
-    """Keep the feature's best split if it beats the group's; features come in rising order: ties to the lower."""
+    """Keep the feature's best split if it beats the group's; ties go to the lower feature."""
     n_bins = int64_at(tree.n_bins, tree.n_features)[feature]
     is_categorical = uint8_at(tree.is_categorical, tree.n_features)[feature]
     sums = int64_at(tree.sums, (tree.n_nodes, tree.n_fields))[node]
@@ -33,7 +34,9 @@ def search_feature(hist, base, step, is_wide, feature, node, own_score, row, gro
     )  # fmt: skip
     if tree.wanted == WANT_GAINS:
         float64_at(tree.gains, (tree.n_evaluated, tree.n_features))[row, feature] = gain
-    elif gain > best[row, group].gain:
+    elif gain > best[row, group].gain or (
+        gain == best[row, group].gain and gain > -math.inf and feature < best[row, group].feature
+    ):
         complete_split(hist, base, step, is_wide, n_bins, is_categorical, sums, tree, scratch)
         best[row, group].gain = gain
         best[row, group].feature = feature
@@ -47,10 +50,15 @@ def search_feature(hist, base, step, is_wide, feature, node, own_score, row, gro
 
 
 @njit
-def search_lanes(hist, base, lane_step, features, n_lanes, node, own_score, least, row, tree, scratch):
-    """All ordered features of some lanes at once. Returns the lane with the largest gain, the first of equals.
+def is_lower(feature, lane, features):
+    return lane < 0 or feature < features[lane]
 
-    -1 if none exceeds ``least``.
+
+@njit
+def search_lanes(hist, base, lane_step, features, n_lanes, node, own_score, least, row, tree, scratch):
+    """All ordered features of some lanes at once. Returns the lane with the largest gain, of equals the lowest feature.
+
+    -1 if none has at least ``least``.
 
     Where every feature's gain is wanted they are stored, and no lane needs a second look.
     """
@@ -67,7 +75,7 @@ def search_lanes(hist, base, lane_step, features, n_lanes, node, own_score, leas
         gain = gain_of_score(scores[lane], own_score, sums[0], tree)
         if tree.wanted == WANT_GAINS:
             float64_at(tree.gains, (tree.n_evaluated, tree.n_features))[row, feature] = gain
-        elif gain > best_gain:
+        elif gain > best_gain or (gain == best_gain and gain > -math.inf and is_lower(feature, best_lane, features)):
             best_lane, best_gain = lane, gain
     return best_lane
 
@@ -280,10 +288,11 @@ def evaluate_group(item, tree, families, nodes, best, scratch, bounds):
         while place < n_places:  # 16 features at a time
             place += 1
             if takes_apart:
-                least = tree.min_count if bounds is None else ZERO  # whatever has no split may have a bound
+                takes_all = bounds is not None  # what has no split may have a bound
                 place, n_found = expand_lanes(
-                    place - 1, group, of_bundles, of_base, of_step, of_lane_step, wide_now, row, least, tree, scratch
-                )
+                    place - 1, group, of_bundles, of_base, of_step, of_lane_step, wide_now, who, row, score,
+                    best[row, group].gain, takes_all, tree, scratch,
+                )  # fmt: skip
             at_once = not tree.singly and tree.criterion != ENTROPY and not wide_now
             if tree.wanted != WANT_GAINS:  # both ways find the same; ballots are only cast by this one
                 at_once &= n_found > 12 and nodes[who].stop - nodes[who].start >= LEAST_AT_ONCE
@@ -306,6 +315,11 @@ def evaluate_group(item, tree, families, nodes, best, scratch, bounds):
                     continue
                 if at_once and lane != best_lane and not is_categorical[feature]:
                     continue
+                if takes_apart and not at_once and is_few(feature, tree):
+                    # Most features of sparse data are not the best ones: a quick look spares them a close one.
+                    least = least_score(score, best[row, group].gain, tree)
+                    if not may_split(hist, base + lane * lane_step, step, wide_now, feature, sums[who], least, tree):
+                        continue
                 search_feature(
                     hist, base + lane * lane_step, step, wide_now, feature, who, score, row, group, tree, best, scratch
                 )

@@ -13,14 +13,14 @@ TREE = np.dtype(
     [
         ("bins", _ADDRESS),  # uint8 (n_blocks, n_all_rows * BLOCK)
         ("block_start", _ADDRESS),  # int64 (n_blocks + 1,)
-        ("bundle_of", _ADDRESS),  # int64 (n_features,): this and the next seven: see dtypes.Bundles; itself if none
+        ("bundle_of", _ADDRESS),  # int64 (n_features,): this and the next five: see dtypes.Bundles; itself if none
         ("last_code", _ADDRESS),  # int64 (n_bundles,): n_bins where there are no bundles
         ("first_code", _ADDRESS),  # int64 (n_features,)
         ("n_codes", _ADDRESS),  # int64 (n_features,)
         ("usual_bin", _ADDRESS),  # int64 (n_features,)
         ("code_bin", _ADDRESS),  # uint8 (n_bundles, N_BINS)
-        ("by_block", _ADDRESS),  # int64 (n_features,)
-        ("feature_start", _ADDRESS),  # int64 (n_blocks + 1,)
+        ("plan", _ADDRESS),  # int64 (n_features, 6): see bundles.py
+        ("feature_start", _ADDRESS),  # int64 (n_blocks + 1,): where in the plan a block's features begin
         ("n_bins", _ADDRESS),  # int64 (n_features,)
         ("is_categorical", _ADDRESS),  # uint8 (n_features,)
         ("plane", _ADDRESS),  # int64 (n_values,): see dtypes.Layout

@@ -12,6 +12,7 @@ from pvtree.kernels.jit import njit
 
 CHUNK = 16384  # rows of a node that one thread takes at a time
 _AHEAD = 32
+_NEAR = 4  # rows between two of a node's, on average, below which they lie close together
 
 
 @njit
@@ -36,6 +37,14 @@ def mark_sides(block_bins, lane, rows, start, stop, goes_left, side):
     """side[i] = 1 where rows[i] goes left; returns how many do."""
     last = len(rows) - 1
     n_left = 0
+    if start < stop and np.int64(rows[stop - 1]) - np.int64(rows[start]) < _NEAR * (stop - start):
+        # Rows that lie close together are fetched ahead by the processor itself.
+        lane_bins = block_bins[lane:]
+        for i in range(start, stop):
+            left = goes_left[lane_bins[np.intp(rows[i]) * BLOCK]]
+            side[i] = left
+            n_left += left
+        return n_left
     for i in range(start, stop):
         prefetch(block_bins, np.intp(rows[min(i + _AHEAD, last)]) * BLOCK)
         left = goes_left[block_bins[np.intp(rows[i]) * BLOCK + lane]]
@@ -50,19 +59,25 @@ def scatter(source, target, rows, words, planes, start, stop, side, left_at, rig
 
     source = [a b c d e f]  side = [1 0 1 1 0 0]  ->  target = [a c d | b e f]
     """
-    for i in range(start, stop):
-        left = np.int64(side[i])
-        to = right_at + (left_at - right_at) * left
-        left_at += left
-        right_at += 1 - left
-        rows[target, to] = rows[source, i]
-        words[target, to] = words[source, i]
+    own_rows, own_words, own_side = rows[source, start:stop], words[source, start:stop], side[start:stop]
+    to_rows, to_words = rows[target], words[target]
+    # Unsigned: an index that may be negative costs as much as all the rest.
+    next_left, next_right = np.uint64(left_at), np.uint64(right_at)
+    for i in range(len(own_rows)):
+        left = np.uint64(own_side[i])
+        to = next_left if left else next_right
+        next_left += left
+        next_right += np.uint64(1) - left
+        to_rows[to] = own_rows[i]
+        to_words[to] = own_words[i]
     if planes.shape[1] > 0:
-        for i in range(stop - 1, start - 1, -1):
-            left = np.int64(side[i])
-            left_at -= left
-            right_at -= 1 - left
-            planes[target, right_at + (left_at - right_at) * left] = planes[source, i]
+        own_planes, to_planes = planes[source, start:stop], planes[target]
+        next_left, next_right = np.uint64(left_at), np.uint64(right_at)
+        for i in range(len(own_planes)):
+            left = np.uint64(own_side[i])
+            to_planes[next_left if left else next_right] = own_planes[i]
+            next_left += left
+            next_right += np.uint64(1) - left
 
 
 @njit
