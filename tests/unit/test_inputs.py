@@ -68,7 +68,7 @@ def test_nullable_and_mixed_frames():
         (np.zeros((0, 3)), InvalidDataError, "X has 0 row\\(s\\)"),
         (np.zeros((3, 0)), InvalidDataError, "X has 0 feature\\(s\\)"),
         (np.zeros((2, 2), complex), InvalidDataError, "Complex data not supported"),
-        (sparse.csr_matrix(np.eye(2)), InvalidTypeError, "X is sparse"),
+        (sparse.csr_matrix(np.eye(2) * 1j), InvalidDataError, "Complex data not supported"),
         ([[1, 2], [3]], InvalidDataError, "cannot be read as a table"),
         ([["a", 1]], InvalidDataError, "could not convert string to float: 'a'"),
         (np.array([["a"]]), InvalidDataError, "which are not numbers"),
