@@ -276,7 +276,7 @@ def test_values_travel_as_float32_only_if_all_have_float32() -> None:
                 part = parts[comm.rank]
                 thresholds = choose_shared_bins(part, np.arange(len(part)), {}, 255, team, comm)
             told = 8 * (1 + 2 + thresholds.n_bins[comm.rank] - 1)  # one column each
-            agreed = 2 * (4 * 8 - ((comm.rank + 1) * 32 // 3 - comm.rank * 32 // 3))
+            agreed = 2 * (5 * 8 - ((comm.rank + 1) * 40 // 3 - comm.rank * 40 // 3))
             return thresholds, comm.traffic.total().bytes - 2 * told - agreed
 
         results = run(choose, 3, timeout=20)
