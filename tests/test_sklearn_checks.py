@@ -24,7 +24,7 @@ def expected_failures(estimator):
     if isinstance(estimator, pvtree.DecisionTreeClassifier | pvtree.DecisionTreeRegressor):
         return {}  # class counts and labels' sums are exact
     reason = "sample_weight is not equivalent to repeating samples."
-    return {"check_sample_weight_equivalence_on_dense_data": reason}
+    return {f"check_sample_weight_equivalence_on_{kind}_data": reason for kind in ("dense", "sparse")}
 
 
 @pytest.mark.filterwarnings("ignore:All rows are ranked as one query:UserWarning")
