@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pvtree.bundling import bin_sparse
+from pvtree.bundling import bin_sparse, blocks_of_columns, saves_by_bundles
 from pvtree.dtypes import BLOCK, N_BINS, BinnedRows
 from pvtree.errors import InvalidDataError
 from pvtree.kernels.binning import bin_columns, choose_thresholds, drop_missing
 from pvtree.partition import block_starts, column_bounds
-from pvtree.sources import Source, as_source
+from pvtree.sources import Matrices, Source, as_source
 from pvtree.sparse_rows import SparseRows
 from pvtree.sparse_thresholds import StoredSample, choose_from_stored
 from pvtree.team import LITTLE_WORK, Team
@@ -116,6 +116,9 @@ def bin_rows(X: np.ndarray | Source, thresholds: Thresholds, first: int, stop: i
     is_categorical = thresholds.is_categorical[first:stop]
     if isinstance(source, SparseRows):
         return bin_sparse(source, upper, n_bins, is_categorical, first, team)
+    if isinstance(source, Matrices) and saves_by_bundles(source, upper, n_bins, is_categorical, first, team):
+        rows = SparseRows.of_dense(blocks_of_columns(source, first, stop))
+        return bin_sparse(rows, upper, n_bins, is_categorical, 0, team)
     starts = block_starts(n_features, team.n_threads if n_rows * n_features >= LITTLE_WORK else 1)
     n_blocks = len(starts) - 1
     bins = np.zeros((n_blocks, n_rows * BLOCK), np.uint8)

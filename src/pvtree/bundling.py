@@ -2,17 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from pvtree.dtypes import BLOCK, N_BINS, BinnedRows, Bundles
 from pvtree.kernels.sparse_rows import bin_entries, choose_bundles, write_bins, write_codes
 from pvtree.partition import block_starts
-from pvtree.sparse_rows import SparseRows
+from pvtree.sources import Matrices
+from pvtree.sparse_rows import DENSE_BYTES, SparseRows
 from pvtree.team import LITTLE_WORK, Team
 
 # With fewer columns than this in a bundle on average, each column has a byte of its own: a bundle's histogram has to be
 # taken apart again.
 _LEAST_BUNDLED = 2
+# Dense columns are only bundled where it pays for looking for their zeros: many cells, mostly zero, many to a bundle.
+_LEAST_CELLS = 2**22
+_TRIED_ROWS = 1024
+_MOSTLY = 0.8
+_LEAST_OF_DENSE = 8
+
+
+def saves_by_bundles(
+    source: Matrices, upper: np.ndarray, n_bins: np.ndarray, is_categorical: np.ndarray, first: int, team: Team
+) -> bool:
+    """Whether dense columns from ``first`` on, one-hot ones for example, are better bundled: tried on some rows."""
+    n_features = len(n_bins)
+    if len(source) * n_features < _LEAST_CELLS:
+        return False
+    step = -(-len(source) // _TRIED_ROWS)
+    some = [matrix[::step, first : first + n_features] for matrix in source.matrices]
+    if sum(map(np.count_nonzero, some)) > (1.0 - _MOSTLY) * sum(block.size for block in some):
+        return False
+    bundles = bin_sparse(SparseRows.of_dense(some), upper, n_bins, is_categorical, 0, team).bundles
+    return bundles is not None and len(bundles.last_code) * _LEAST_OF_DENSE <= n_features
+
+
+def blocks_of_columns(source: Matrices, first: int, stop: int) -> Iterator[np.ndarray]:
+    """Some columns of all rows, as much as becomes sparse at a time."""
+    at_once = max(1, DENSE_BYTES // (8 * max(1, stop - first)))
+    for matrix in source.matrices:
+        for start in range(0, max(1, len(matrix)), at_once):
+            yield matrix[start : start + at_once, first:stop]
 
 
 def bin_sparse(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -41,9 +41,12 @@ class SparseRows(Source):
         start, column = csr.indptr.astype(np.int64), csr.indices.astype(np.int32, copy=False)
         return cls(start, column, csr.data, csr.shape[1], fill)
 
-    @property
-    def n_stored(self) -> int:
-        return int(self.start[-1] - self.start[0])
+    @classmethod
+    def of_dense(cls, blocks: Iterable[np.ndarray]) -> SparseRows:
+        """From blocks of rows that are mostly zero."""
+        from scipy.sparse import csr_array, vstack
+
+        return cls.of_csr(vstack([csr_array(block) for block in blocks], format="csr"))
 
     def reading(self, part: int) -> AbstractContextManager[ReadColumns]:
         matrix = self.dense(slice(*self.bounds[part : part + 2].tolist()))
@@ -102,6 +105,7 @@ class SparseRows(Source):
         from scipy.sparse import csr_array
 
         entries = slice(int(self.start[0]), int(self.start[-1]))
-        return csr_array(
-            (self.values[entries], self.column[entries], self.start - self.start[0]), shape=self.shape, copy=False
-        )
+        start = self.start - self.start[0]
+        if start[-1] <= np.iinfo(np.int32).max:  # scipy counts columns in as many bits as entries
+            start = start.astype(np.int32)
+        return csr_array((self.values[entries], self.column[entries], start), shape=self.shape, copy=False)

@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
-from pvtree import GBDTClassifier, GBDTRegressor, RandomForestClassifier, sparse_rows
+from pvtree import GBDTClassifier, GBDTRegressor, RandomForestClassifier, bundling, sparse_rows
 from pvtree.binning import bin_rows, choose_own_bins
 from pvtree.coarsening import count_rows
 from pvtree.comm import local
 from pvtree.dtypes import BLOCK
 from pvtree.errors import InvalidDataError
+from pvtree.sources import Matrices
 from pvtree.sparse_tables import SparseTable
 from pvtree.tables import Columns
 from pvtree.team import Team
@@ -121,6 +122,20 @@ def test_the_model_is_that_of_the_dense_matrix(name):
         fitted = make(**settings_of(more)).fit(X.tocsc() if name == "serial" else X, y)
         expected = make(**settings_of(more)).fit(X.toarray(), y)
     assert fitted.model_.to_json() == expected.model_.to_json()
+
+
+def test_dense_columns_that_exclude_each_other_share_bytes_too(monkeypatch):
+    X, y = one_hot()
+    dense = X.toarray()
+    expected = GBDTClassifier(**settings_of({})).fit(dense, y > 0).model_.to_json()
+    monkeypatch.setattr(bundling, "_LEAST_CELLS", 1)
+    rows = Matrices([dense[:150], dense[150:]])
+    with Team(1) as team:
+        thresholds = choose_own_bins(rows, np.arange(len(rows)), (0, X.shape[1]), {}, 255, team)
+        assert len(bin_rows(rows, thresholds, 0, X.shape[1], team).bundles.last_code) == 6
+    for learner in ("serial", "attribute"):
+        options = settings_of({"tree_learner": learner, "n_workers": 1 if learner == "serial" else 2})
+        assert GBDTClassifier(**options).fit(dense, y > 0).model_.to_json() == expected
 
 
 def test_predictions_are_those_of_the_dense_matrix(monkeypatch):
