@@ -124,6 +124,18 @@ def test_the_model_is_that_of_the_dense_matrix(name):
     assert fitted.model_.to_json() == expected.model_.to_json()
 
 
+def test_of_equal_splits_the_lower_column_is_taken():
+    """Whichever is looked at first: here the second column, which has more rows that are not zero."""
+    rng = np.random.default_rng(0)
+    others, one, either = (rng.random((3, 400)) < [[0.3], [0.4], [0.5]]).astype(float)
+    both = np.maximum(others, one)  # the same as ``one`` where ``others`` is 0
+    X = np.column_stack([one, both, others, np.eye(12)[rng.integers(0, 12, 400)]])
+    y = 10 * others + np.where(others == 0, one, either)
+    fitted = GBDTRegressor(**settings_of({"num_leaves": 3})).fit(sparse.csr_matrix(X), y)
+    assert fitted.model_.to_json() == GBDTRegressor(**settings_of({"num_leaves": 3})).fit(X, y).model_.to_json()
+    assert {0, 2} <= set(fitted.model_.trees[0].feature)
+
+
 def test_dense_columns_that_exclude_each_other_share_bytes_too(monkeypatch):
     X, y = one_hot()
     dense = X.toarray()
