@@ -30,7 +30,7 @@ types: $(VENV)/.test-installed  ## Check types with mypy
 	@$(BIN)/mypy
 
 unit: $(VENV)/.test-installed  ## Run the tests
-	@$(BIN)/python -m pytest -n 2 --dist loadfile
+	@$(BIN)/python -m pytest -n 3 --dist loadfile
 
 format: $(VENV)/.test-installed  ## Let ruff format the code and fix what it can
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
