@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -19,12 +20,12 @@ UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 DAY = 86_400_000  # milliseconds
 
 
-def load_pyarrow() -> ModuleType:
+def load_pyarrow(who_needs: str = "Reading Parquet files needs") -> ModuleType:
     try:
         import pyarrow
     except ImportError as error:
         raise MissingDependencyError(
-            f"Reading Parquet files needs pyarrow ({error}); install it: pip install 'pvtree[parquet]'."
+            f"{who_needs} pyarrow ({error}); install it: pip install 'pvtree[parquet]'."
         ) from error
     return pyarrow
 
@@ -81,7 +82,7 @@ def fits_float32(kind: pa.DataType) -> bool:
     return is_short or str(kind) in ("float", "halffloat", "bool", "null")
 
 
-def check_type(name: str, kind: pa.DataType, path: Path) -> None:
+def check_type(name: str, kind: pa.DataType, path: Path | str) -> None:
     types = load_pyarrow().types
     is_number = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_boolean(kind)
     is_time = types.is_date(kind) or types.is_timestamp(kind)
@@ -117,6 +118,17 @@ def encoded(column: pa.ChunkedArray) -> Iterator[tuple[list[Any], np.ndarray]]:
         coded = chunk if arrow.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
         codes = coded.indices.cast(arrow.int64()).fill_null(-1)
         yield coded.dictionary.to_pylist(), codes.to_numpy(zero_copy_only=False)
+
+
+def count_categories(column: pa.ChunkedArray, name: str) -> Counter[Scalar]:
+    """How often each value occurs; missing ones are not counted."""
+    counts: Counter[Scalar] = Counter()
+    for values, codes in encoded(column):
+        numbers = np.bincount(codes[codes >= 0], minlength=len(values)).tolist()
+        for value, n in zip(values, numbers, strict=True):
+            if n and value is not None and value == value:
+                counts[checked_category(value, name)] += n
+    return counts
 
 
 def bins_of(column: pa.ChunkedArray, bin_of: Mapping[Scalar, int]) -> np.ndarray:

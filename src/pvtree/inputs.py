@@ -24,7 +24,13 @@ def read_table(X: Any, least_rows: int = 1) -> Any:
         return X
     if hasattr(X, "tocsr") and hasattr(X, "nnz"):
         raise InvalidTypeError("X is sparse, which is not supported; pass a dense array, such as X.toarray().")
-    table = X if _is_frame(X) else _as_array(X)
+    if is_arrow(X) and not _is_frame(X):  # pandas knows Arrow too, but its own arrays are nearer
+        from pvtree.arrow_table import ArrowTable
+
+        X = ArrowTable(X)
+    elif hasattr(X, "collect") and hasattr(X, "collect_schema"):
+        raise InvalidTypeError("X is a lazy frame, whose rows are not there yet; pass X.collect().")
+    table = X if isinstance(X, Table) or _is_frame(X) else _as_array(X)
     if len(table.shape) != 2:
         raise InvalidDataError(
             f"X must be two-dimensional, got shape {table.shape}: Reshape your data with X.reshape(-1, 1) "
@@ -37,11 +43,11 @@ def read_table(X: Any, least_rows: int = 1) -> Any:
     return table
 
 
-def learn_columns(X: Any, table: Any, categorical_feature: Any, max_bin: int, comm: Communicator) -> Columns:
+def learn_columns(table: Any, categorical_feature: Any, max_bin: int, comm: Communicator) -> Columns:
     """Names and categories of all workers' training data; ``max_bin`` categories at most get a bin of their own."""
 
     def describe() -> tuple[tuple[str, ...] | None, list[int]]:
-        names = column_names(X)
+        names = column_names(table)
         listed = _listed_columns(categorical_feature, names, table.shape[1])
         return names, sorted({*listed, *category_columns(table)})
 
@@ -74,12 +80,12 @@ def encode(table: Any, columns: Columns) -> Any:
     return _encode_by_column(table, columns)
 
 
-def check_columns(X: Any, table: Any, columns: Columns, owner: str) -> None:
+def check_columns(table: Any, columns: Columns, owner: str) -> None:
     """Refuse an X whose columns are not those of fit, in number, name or order."""
     if table.shape[1] != columns.n_features:
         expected = f"{owner} is expecting {columns.n_features} features as input"
         raise InvalidDataError(f"X has {table.shape[1]} features, but {expected}.")
-    names = column_names(X)
+    names = column_names(table)
     if names is None or columns.names is None or names == columns.names:
         return
     missing = [name for name in columns.names if name not in set(names)]
@@ -95,8 +101,9 @@ def check_columns(X: Any, table: Any, columns: Columns, owner: str) -> None:
 def read_like(X: Any, columns: Columns, owner: str) -> np.ndarray:
     """The matrix of an X that must look like the one of fit: for prediction and evaluation."""
     table = read_table(X)
-    check_columns(X, table, columns, owner)
-    return encode(table, columns)
+    check_columns(table, columns, owner)
+    encoded = encode(table, columns)
+    return encoded.matrix() if isinstance(table, Table) else encoded
 
 
 def take_rows(table: Any, keep: np.ndarray) -> Any:
@@ -115,6 +122,11 @@ def column_names(X: Any) -> tuple[str, ...] | None:
             "make them all strings, for example with X.columns = X.columns.astype(str)."
         )
     return tuple(str(name) for name in names) if n_strings else None
+
+
+def is_arrow(X: Any) -> bool:
+    """Whether X hands itself over as an Arrow table, as those of pyarrow, polars and DuckDB do."""
+    return hasattr(X, "__arrow_c_stream__") or hasattr(X, "__arrow_c_array__")
 
 
 def _is_frame(X: Any) -> bool:

@@ -17,19 +17,15 @@ import numpy as np
 
 from pvtree.arrow_columns import (
     as_array,
-    as_numbers,
-    bins_of,
     check_same,
     check_type,
-    checked_category,
-    encoded,
-    fits_float32,
+    count_categories,
     is_category,
     load_pyarrow,
     pandas_marks,
 )
+from pvtree.arrow_table import Encoder, rows_dtype
 from pvtree.errors import InvalidDataError, InvalidParameterError
-from pvtree.inputs import is_missing
 from pvtree.partition import query_bounds
 from pvtree.sources import ReadColumns, Source
 from pvtree.tables import Columns, Scalar, Table
@@ -110,11 +106,7 @@ class ParquetTable(Table):
         """How often each value of column j is in this rank's rows; missing ones are not counted."""
         counts: Counter[Scalar] = Counter()
         for piece in self.pieces:
-            for values, codes in encoded(read_column(piece, self.columns[j])):
-                numbers = np.bincount(codes[codes >= 0], minlength=len(values)).tolist()
-                for value, n in zip(values, numbers, strict=True):
-                    if n and not is_missing(value):
-                        counts[checked_category(value, self.columns[j])] += n
+            counts.update(count_categories(read_column(piece, self.columns[j]), self.columns[j]))
         return dict(counts)
 
     def encode(self, columns: Columns) -> ParquetRows:
@@ -166,11 +158,10 @@ class ParquetRows(Source):
         schema: pa.Schema,
         categories: Mapping[int, tuple[Scalar, ...]],
     ) -> None:
-        numeric = [schema.field(name).type for j, name in enumerate(names) if j not in categories]
-        dtype = np.dtype(np.float32 if all(map(fits_float32, numeric)) else np.float64)
+        dtype = rows_dtype([schema.field(name).type for name in names], categories)
         super().__init__([piece.n_rows for piece in pieces], len(names), dtype)
         self.pieces, self.names, self.schema, self.categories = list(pieces), list(names), schema, categories
-        self.bin_of = {j: {value: b for b, value in enumerate(cs, start=1)} for j, cs in categories.items()}
+        self.encode_column = Encoder(categories)
 
     @contextmanager
     def reading(self, part: int) -> Iterator[ReadColumns]:
@@ -190,9 +181,7 @@ class ParquetRows(Source):
     def _read_few(self, file: pq.ParquetFile, piece: Piece, features: np.ndarray, matrix: np.ndarray) -> None:
         table = file.read_row_group(piece.row_group, [self.names[j] for j in features], use_threads=False)
         for c, j in enumerate(features.tolist()):
-            column = table.column(self.names[j])
-            values = bins_of(column, self.bin_of[j]) if j in self.bin_of else as_numbers(column)
-            matrix[:, c] = values[piece.rows]
+            matrix[:, c] = self.encode_column(table.column(self.names[j]), j)[piece.rows]
 
     def _whole(self, part: int) -> np.ndarray:
         return super()._whole(part)[:, : self.shape[1]]

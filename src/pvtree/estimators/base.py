@@ -62,7 +62,7 @@ def lazy_on_dask(method: Callable[..., np.ndarray]) -> Callable[..., Any]:
         if getattr(X, "ndim", 2) != 2:
             raise InvalidDataError(f"X must be two-dimensional, but has {X.ndim} dimension(s); pass rows and columns.")
         if X.shape[1] == X.shape[1]:  # or not known before it is computed
-            inputs.check_columns(X, X, columns, type(self).__name__)
+            inputs.check_columns(X, columns, type(self).__name__)
         # As it is now: a later fit makes new attributes, but changes none of these.
         now = copy.copy(self)
         now.n_jobs = 1 if self.n_jobs is None else self.n_jobs

@@ -216,7 +216,7 @@ class Fitting(Estimator):
             classes = find_classes(opened, known, comm)
         # The trees of an earlier model know its categories by their bins, so these must stay.
         columns = (
-            inputs.learn_columns(given.X, opened.table, values["categorical_feature"], values["max_bin"], comm)
+            inputs.learn_columns(opened.table, values["categorical_feature"], values["max_bin"], comm)
             if start is None
             else columns_of(start)
         )
