@@ -11,7 +11,7 @@ SOURCES := $(shell find src -name '*.py')
 BENCH := --output docs/benchmarks.md --summary README.md
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit format bench paper clean
+.PHONY: help demo test lint types unit format bench paper docs clean
 
 help:  ## Show these lines
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,10 @@ bench: $(VENV)/.bench-installed  ## Measure against LightGBM, XGBoost and scikit
 
 paper: $(VENV)/.bench-installed  ## Repeat the paper's tables and figures on virtual machines (under an hour; QUICK=1: minutes)
 	@$(BIN)/python benchmarks/paper $(if $(QUICK),--quick --output build/paper.md)
+
+docs: $(VENV)/.test-installed  ## Build the documentation into build/docs; a warning is an error
+	@$(BIN)/sphinx-build -q -W --keep-going -j 2 -d build/doctrees docs build/docs
+	@echo "build/docs/index.html"
 
 clean:  ## Remove everything that make made
 	rm -rf $(VENV) .numba_cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info

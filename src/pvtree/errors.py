@@ -1,15 +1,17 @@
 """The error tree. Every error is one sentence: what is wrong, what is allowed, what to do.
 
-PvtreeError
-├── InvalidParameterError   (ValueError)    a parameter's name or value
-├── InvalidDataError        (ValueError)    X, y, weights, groups
-├── InvalidTypeError        (TypeError)     a parameter or data of the wrong kind
-├── ModelFileError          (ValueError)    a model file that cannot be trusted
-├── MissingDependencyError  (ImportError)   an optional package that is not installed
-└── CommunicationError      (RuntimeError)  workers could not go on together
-    ├── WorkerTimeoutError  (TimeoutError)  a worker did not come in time
-    ├── PeerFailedError                     another worker has failed
-    └── DivergedError                       workers decided differently
+::
+
+    PvtreeError
+    ├── InvalidParameterError   (ValueError)    a parameter's name or value
+    ├── InvalidDataError        (ValueError)    X, y, weights, groups
+    ├── InvalidTypeError        (TypeError)     a parameter or data of the wrong kind
+    ├── ModelFileError          (ValueError)    a model file that cannot be trusted
+    ├── MissingDependencyError  (ImportError)   an optional package that is not installed
+    └── CommunicationError      (RuntimeError)  workers could not go on together
+        ├── WorkerTimeoutError  (TimeoutError)  a worker did not come in time
+        ├── PeerFailedError                     another worker has failed
+        └── DivergedError                       workers decided differently
 """
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -240,7 +241,8 @@ def parameter_docs(init: Callable[..., Any], rules: Mapping[str, Rule]) -> str:
         if parameter.name in rules:
             rule = rules[parameter.name]
             lines.append(f"{parameter.name} : {rule.allowed}, default={parameter.default!r}")
-            lines.append(f"    {rule.meaning}")
+            # An attribute's name ends with _, which Sphinx would take for a link.
+            lines.append("    " + re.sub(r"\b\w+_(?!\w)", r"``\g<0>``", rule.meaning))
     return "\n".join(lines)
 
 
