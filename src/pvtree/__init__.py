@@ -13,6 +13,7 @@ from pvtree.errors import (
     InvalidTypeError,
     MissingDependencyError,
     ModelFileError,
+    OutputFileError,
     PeerFailedError,
     PvtreeError,
     WorkerTimeoutError,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         RandomForestClassifier,
         RandomForestRegressor,
     )
+    from pvtree.files import read_file
     from pvtree.model import Model
     from pvtree.planning import plan
 
@@ -48,6 +50,7 @@ __all__ = [
     "MissingDependencyError",
     "Model",
     "ModelFileError",
+    "OutputFileError",
     "PeerFailedError",
     "PvtreeError",
     "RandomForestClassifier",
@@ -55,10 +58,11 @@ __all__ = [
     "WorkerTimeoutError",
     "__version__",
     "plan",
+    "read_file",
     "theory",
 ]
 # Where a public name is to be found, if not in pvtree.estimators.
-_HOMES = {"Model": "pvtree.model", "plan": "pvtree.planning"}
+_HOMES = {"Model": "pvtree.model", "plan": "pvtree.planning", "read_file": "pvtree.files"}
 
 
 def __getattr__(name: str) -> Any:

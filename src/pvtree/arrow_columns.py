@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pvtree.errors import InvalidDataError, MissingDependencyError
+from pvtree.errors import InvalidDataError, InvalidParameterError, MissingDependencyError
 from pvtree.tables import Scalar
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 DAY = 86_400_000  # milliseconds
 
 
-def load_pyarrow(who_needs: str = "Reading Parquet files needs") -> ModuleType:
+def load_pyarrow(who_needs: str = "Parquet and CSV files need") -> ModuleType:
     try:
         import pyarrow
     except ImportError as error:
@@ -47,6 +48,34 @@ def check_same(schema: pa.Schema, path: Path, first: pa.Schema, first_path: Path
         what = "has the columns in another order"
     if what:
         raise InvalidDataError(f"{path} {what}, unlike {first_path}; write all files with the same columns and types.")
+
+
+def check_named(name: str, names: Sequence[str], path: Path) -> None:
+    """A column that the user has named must be there."""
+    if name not in names:
+        near = difflib.get_close_matches(name, names, 1) or [n for n in names if n.lower() == name.lower()]
+        hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(repr, names[:10]))}."
+        raise InvalidParameterError(f"{path} has no column {name!r}; {hint}")
+
+
+def check_present(features: Sequence[str], names: Sequence[str], path: Path) -> None:
+    """The columns that a model was trained on must be there, others may be."""
+    there = set(names)
+    missing = [name for name in features if name not in there]
+    if missing:
+        shown = ", ".join(map(repr, missing[:5])) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
+        raise InvalidDataError(f"{path} lacks {shown}, which the model was trained on; add what is missing.")
+
+
+def check_kind(name: str, kind: pa.DataType, categories: Sequence[Scalar] | None, path: Path) -> None:
+    """Text where numbers were trained on, or the reverse, would be taken for missing values."""
+    are_texts = categories is not None and any(isinstance(value, str) for value in categories)
+    if categories is None and is_text(kind):
+        raise InvalidDataError(f"The column {name!r} of {path} holds text, but the model knows it as numbers; mend it.")
+    if are_texts and not (is_category(kind) or load_pyarrow().types.is_null(kind)):
+        raise InvalidDataError(
+            f"The column {name!r} of {path} holds {kind} values, but the model knows it as text; write it as text."
+        )
 
 
 def type_name(kind: pa.DataType) -> str:

@@ -180,6 +180,12 @@ class Model:
             importance += np.bincount(tree.feature[inner], weights, minlength=self.n_features)
         return importance
 
+    def tree_text(self, number: int) -> str:
+        """Tree ``number``, from 0, as text: a line for each node, indented by its depth."""
+        from pvtree.tree_text import tree_text
+
+        return tree_text(self, number)
+
     # Import inside: model_file builds models, so it stands on this module.
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model as JSON; the file at `path` is replaced at once or left as it was."""

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pvtree.arrow_columns import (
     as_array,
+    check_kind,
+    check_named,
+    check_present,
     check_same,
     check_type,
     count_categories,
@@ -45,22 +47,30 @@ class Piece:
     row_group: int
     rows: slice | np.ndarray  # places inside the row group, ascending
     n_rows: int
+    owner: Any = field(default=None, compare=False, repr=False)  # whoever deletes a temporary file when it is let go
 
     def take(self, rows: slice | np.ndarray) -> Piece:
         """Some of these rows: a slice with both ends, or a mask."""
         places = np.arange(self.n_rows)[rows]
         if isinstance(self.rows, slice) and isinstance(rows, slice):
             begin = self.rows.start
-            return Piece(self.path, self.row_group, slice(begin + rows.start, begin + rows.stop), len(places))
+            return replace(self, rows=slice(begin + rows.start, begin + rows.stop), n_rows=len(places))
         kept = np.arange(self.rows.start, self.rows.stop) if isinstance(self.rows, slice) else self.rows
-        return Piece(self.path, self.row_group, kept[places], len(places))
+        return replace(self, rows=kept[places], n_rows=len(places))
+
+    def inside(self, start: int, stop: int) -> slice | np.ndarray:
+        """Which of the row group's rows start..stop, counted from ``start``, are of this piece."""
+        if isinstance(self.rows, slice):
+            return slice(max(self.rows.start, start) - start, max(min(self.rows.stop, stop), start) - start)
+        return self.rows[(self.rows >= start) & (self.rows < stop)] - start
 
 
 class ParquetTable(Table):
     """One rank's rows of a Parquet file, or of a folder of them in the order of their names.
 
     Row groups are dealt out in contiguous blocks of about equally many rows; where ``qid`` names a column, a query
-    belongs to the rank that it begins on. All columns but label, weight, qid and a DataFrame's index are features.
+    belongs to the rank that it begins on. All columns but label, weight, qid and a DataFrame's index are features, or
+    those that ``features`` names. ``converted_from`` is the user's file where this one was made from it, by ``owner``.
     """
 
     columns: list[str]
@@ -73,21 +83,28 @@ class ParquetTable(Table):
         qid: str | None = None,
         rank: int = 0,
         size: int = 1,
+        *,
+        features: Sequence[str] | None = None,
+        converted_from: Path | None = None,
+        owner: Any = None,
     ) -> None:
-        self.path = Path(path)
-        paths = find_files(self.path)
+        paths = find_files(Path(path))
+        self.path = converted_from or Path(path)
         self.schema: pa.Schema = read_schema(paths[0])
-        groups = read_row_groups(paths, self.schema)
-        if not groups:
+        groups = read_row_groups(paths, self.schema, owner)
+        if not groups and converted_from is None:
             raise InvalidDataError(f"{self.path} holds no rows; give Parquet files with at least one row.")
         special = [name for name in (label, weight, qid) if name is not None]
         self._check_names(special)
         self.marked, index = pandas_marks(self.schema)
         self.columns = [name for name in self.schema.names if name not in {*special, *index}]
+        if features is not None:
+            check_present(features, self.schema.names, self.path)
+            self.columns = list(features)
         if not self.columns:
             raise InvalidDataError(f"{self.path} holds no columns to learn from beside {', '.join(special)}; add some.")
         for name in self.columns:
-            check_type(name, self.schema.field(name).type, paths[0])
+            check_type(name, self.schema.field(name).type, converted_from or paths[0])
         pieces = deal(groups, rank, size) if qid is None or size == 1 else deal_queries(groups, qid, rank, size)
         self._hold(pieces)
         self.y = self._read_array(label)
@@ -111,6 +128,8 @@ class ParquetTable(Table):
 
     def encode(self, columns: Columns) -> ParquetRows:
         """The rows as binning reads them, with the categories that fit has learnt."""
+        for j, name in enumerate(self.columns):
+            check_kind(name, self.schema.field(name).type, columns.categories.get(j), self.path)
         return ParquetRows(self.pieces, self.columns, self.schema, columns.categories)
 
     def take(self, keep: np.ndarray) -> ParquetTable:
@@ -130,10 +149,7 @@ class ParquetTable(Table):
         if twice:
             raise InvalidDataError(f"{self.path} has several columns named {twice[0]!r}; give each its own name.")
         for name in special:
-            if name not in names:
-                near = difflib.get_close_matches(name, names, 1) or [n for n in names if n.lower() == name.lower()]
-                hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(repr, names[:10]))}."
-                raise InvalidParameterError(f"{self.path} has no column {name!r}; {hint}")
+            check_named(name, names, self.path)
             if special.count(name) > 1:
                 raise InvalidParameterError(
                     f"The column {name!r} cannot be two of label, weight and query id; name different columns."
@@ -186,6 +202,21 @@ class ParquetRows(Source):
     def _whole(self, part: int) -> np.ndarray:
         return super()._whole(part)[:, : self.shape[1]]
 
+    def small_blocks(self, n_rows: int) -> Iterator[np.ndarray]:
+        """The rows in matrices of all columns, with so many rows at most, however long the row groups are."""
+        arrow = load_pyarrow()
+        for piece in self.pieces:
+            with opened(piece.path) as file:
+                start = 0
+                for batch in file.iter_batches(n_rows, [piece.row_group], self.names, use_threads=False):
+                    table = arrow.Table.from_batches([batch])
+                    rows = piece.inside(start, start + len(table))
+                    matrix = np.empty((len(table), len(self.names)), self.dtype)
+                    for j, name in enumerate(self.names):
+                        matrix[:, j] = self.encode_column(table.column(name), j)
+                    start += len(table)
+                    yield matrix[rows]
+
     def __getitem__(self, rows: slice) -> ParquetRows:
         keep = np.zeros(len(self), np.bool_)
         keep[rows] = True
@@ -210,7 +241,7 @@ def read_schema(path: Path) -> pa.Schema:
         return file.schema_arrow
 
 
-def read_row_groups(paths: Sequence[Path], schema: pa.Schema) -> list[Piece]:
+def read_row_groups(paths: Sequence[Path], schema: pa.Schema, owner: Any = None) -> list[Piece]:
     """All row groups that have rows; every file must have the columns of the first."""
     pieces = []
     for path in paths:
@@ -219,7 +250,7 @@ def read_row_groups(paths: Sequence[Path], schema: pa.Schema) -> list[Piece]:
             for group in range(file.num_row_groups):
                 n_rows = file.metadata.row_group(group).num_rows
                 if n_rows:
-                    pieces.append(Piece(path, group, slice(0, n_rows), n_rows))
+                    pieces.append(Piece(path, group, slice(0, n_rows), n_rows, owner))
     return pieces
 
 
