@@ -26,7 +26,7 @@ def replacing(path: str | os.PathLike[str], temporary: str | None = None) -> Ite
     before this returns. Pipes and devices, which cannot be replaced, are written to as they are.
     """
     target = os.path.realpath(os.fspath(path))
-    if _is_pipe_or_device(target):
+    if is_pipe_or_device(target):
         with open(target, "wb") as file:
             yield file
         return
@@ -44,7 +44,7 @@ def replacing(path: str | os.PathLike[str], temporary: str | None = None) -> Ite
     _make_name_last(os.path.dirname(target))
 
 
-def _is_pipe_or_device(path: str) -> bool:
+def is_pipe_or_device(path: str) -> bool:
     try:
         mode = os.stat(path).st_mode
     except OSError:  # not there yet, or not to be reached: writing will tell

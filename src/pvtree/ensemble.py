@@ -224,7 +224,7 @@ def train_worker(
         trees = [] if start is None else list(start.trees)
         history: list[list[EvalResult]] = [] if saved is None else saved.history
         before_trees, n_before = comm.traffic.snapshot(), len(trees)
-        watch = Watch(job, callbacks) if comm.rank == 0 else None
+        watch = Watch(job, callbacks, comm.traffic) if comm.rank == 0 else None
         ready, seconds = comm.now(), []
         with watch.progress(len(history)) if watch is not None else nullcontext():
             stop = _agree_to_stop(watch.replay(history) if watch is not None else None, job, comm)

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from pvtree.arrow_columns import load_pyarrow
-from pvtree.atomic_file import replacing
+from pvtree.atomic_file import is_pipe_or_device, replacing
 from pvtree.errors import InvalidParameterError, OutputFileError
 
 Write = Callable[[np.ndarray], None]  # a block of rows, (n,) or (n, n_names)
@@ -24,8 +24,9 @@ MUST_BE_QUOTED = set('",\n\r')
 
 @contextlib.contextmanager
 def prediction_file(path: str, names: Sequence[str]) -> Iterator[Write]:
-    """Gives a function that adds rows; by the suffix of ``path``, "-" is CSV on standard output."""
-    kind = "csv" if path == STANDARD_OUTPUT else Path(path).suffix.lower().lstrip(".")
+    """Gives a function that adds rows; by the suffix of ``path``; "-" is standard output, which gets CSV."""
+    is_stream = path == STANDARD_OUTPUT or is_pipe_or_device(path)
+    kind = Path(path).suffix.lower().lstrip(".") or ("csv" if is_stream else "")
     if kind not in WRITERS:
         raise InvalidParameterError(
             f"The suffix of {path} does not tell how to write it; name it with .csv, .tsv, .parquet or .npy, or give -."

@@ -6,22 +6,21 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from tqdm import tqdm
-
 from pvtree.callbacks import CallbackEnv, EarlyStopException, EvalResult, early_stopping
+from pvtree.progress_bar import TrainingBar
 
 if TYPE_CHECKING:
+    from pvtree.comm.traffic import Traffic
     from pvtree.ensemble import Job
 
 Callback = Callable[[CallbackEnv], None]
-_SILENT_SECONDS = 2.0  # a progress bar appears only for trainings that take longer
 
 
 class Watch:
     """Tells the callbacks about every iteration."""
 
-    def __init__(self, job: Job, callbacks: Sequence[Callback]) -> None:
-        self.job, self.callbacks = job, list(callbacks)
+    def __init__(self, job: Job, callbacks: Sequence[Callback], traffic: Traffic) -> None:
+        self.job, self.callbacks, self.traffic = job, list(callbacks), traffic
         rounds = job.params.early_stopping_rounds
         if rounds:
             self.callbacks.append(early_stopping(rounds, verbose=job.params.verbosity > 1))
@@ -30,11 +29,8 @@ class Watch:
     def progress(self, n_done: int = 0) -> Iterator[None]:
         """Show a bar meanwhile."""
         params = self.job.params
-        hidden = True if params.verbosity < 1 else None  # None: hidden unless standard error is a terminal
-        total = params.n_estimators
-        with tqdm(
-            total=total, initial=n_done, unit="tree", delay=_SILENT_SECONDS, disable=hidden, leave=False
-        ) as self.bar:
+        noun = "iteration" if params.ensemble == "gbdt" and params.n_classes > 2 else "tree"
+        with TrainingBar(params.n_estimators, n_done, noun, params.verbosity > 0, self.traffic) as self.bar:
             yield
 
     def see(self, iteration: int, results: list[EvalResult]) -> EarlyStopException | None:

@@ -20,37 +20,48 @@ from pvtree.errors import PvtreeError
 __all__ = ["cli", "main"]
 
 WRONG_INPUT = 2
-PIPE_BROKEN = 128 + signal.SIGPIPE if hasattr(signal, "SIGPIPE") else 1
+PIPE_CLOSED = 1  # as click ends in that case; nobody reads on, so nothing is said
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Exit code 2 and one sentence for wrong input, once however many ranks there are."""
+    # Outside of the except clauses: nothing then holds on to what has failed, and temporary files go at once.
+    code, sentence = run(arguments)
+    if sentence and is_speaker():
+        click.echo(f"Error: {sentence}", err=True)
+    if code:
+        sys.exit(code)
+
+
+def run(arguments: list[str] | None) -> tuple[int, str]:
+    """The exit code and what is to be said."""
     try:
         with one_line_warnings(), ended_by_sigterm():
-            cli.main(arguments, prog_name="pvtree", standalone_mode=False)
+            code = cli.main(arguments, prog_name="pvtree", standalone_mode=False)
             sys.stdout.flush()  # what cannot be written is told here and not when Python ends
+        return code if isinstance(code, int) else 0, ""
     except (click.Abort, KeyboardInterrupt):
-        sys.exit(128 + signal.SIGINT)
+        return 128 + signal.SIGINT, ""
     except BrokenPipeError:
         forget_output()
-        sys.exit(PIPE_BROKEN)
+        return PIPE_CLOSED, ""
     except click.ClickException as error:
-        end(error.format_message())
+        return WRONG_INPUT, as_sentence(error.format_message())
     except PvtreeError as error:
-        end(str(error))
+        return WRONG_INPUT, as_sentence(str(error))
     except MemoryError:
-        end("There is not enough memory; use less data at once, or a machine with more.")
+        return WRONG_INPUT, "There is not enough memory; use less data at once, or a machine with more."
     except OSError as error:  # such as a full disk behind standard output
         forget_output()
         where = f" ({error.filename})" if error.filename else ""
-        end(f"{error.strerror or error}{where}; see that the files can be read and the output can be written.")
+        reason = f"{error.strerror or error}{where}"
+        return WRONG_INPUT, f"{reason}; see that the files can be read and the output can be written."
 
 
-def end(sentence: str) -> NoReturn:
+def as_sentence(text: str) -> str:
     """One line, whatever line breaks click or a file's name have put into it."""
-    if is_speaker():
-        click.echo(f"Error: {' '.join(sentence.split())}", err=True)
-    sys.exit(WRONG_INPUT)
+    words = " ".join(text.split())
+    return words if words.endswith((".", "?")) else f"{words}."
 
 
 def forget_output() -> None:

@@ -40,7 +40,7 @@ def read_config(ctx: click.Context, _option: click.Parameter, path: str | None) 
 def config_option(command: Any) -> Any:
     return click.option(
         "--config",
-        type=click.Path(),
+        type=click.Path(readable=False),
         metavar="FILE",
         is_eager=True,  # so that its values are there before the other options are looked at
         expose_value=False,

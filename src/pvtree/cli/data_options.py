@@ -11,6 +11,18 @@ if TYPE_CHECKING:
     from pvtree.files import Place
 
 FORMATS = ("parquet", "csv", "libsvm")
+PATH = click.Path(readable=False, allow_dash=True)  # completed by shells, and checked where it is opened
+
+
+def model_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--model",
+        default="model.json",
+        show_default=True,
+        type=PATH,
+        metavar="FILE",
+        help="A model that pvtree has saved.",
+    )(command)
 
 
 def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -18,7 +30,7 @@ def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--data",
             required=True,
-            type=click.Path(),
+            type=PATH,
             metavar="PATH",
             help="A Parquet, CSV or libsvm file, or a folder of Parquet or CSV files.",
         ),

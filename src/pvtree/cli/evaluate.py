@@ -7,20 +7,13 @@ import json
 import click
 
 from pvtree.cli.config import config_option
-from pvtree.cli.data_options import check_label, column_options, data_options, place_of
+from pvtree.cli.data_options import check_label, column_options, data_options, model_option, place_of
 from pvtree.cli.ranks import refuse_ranks
 
 
 @click.command()
 @config_option
-@click.option(
-    "--model",
-    default="model.json",
-    show_default=True,
-    type=click.Path(),
-    metavar="FILE",
-    help="A model that pvtree has saved.",
-)
+@model_option
 @data_options
 @column_options
 @click.option(

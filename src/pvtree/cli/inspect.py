@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pvtree.cli.config import config_option
+from pvtree.cli.data_options import model_option
 
 if TYPE_CHECKING:
     from pvtree.model import Model
@@ -15,14 +16,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @config_option
-@click.option(
-    "--model",
-    default="model.json",
-    show_default=True,
-    type=click.Path(),
-    metavar="FILE",
-    help="A model that pvtree has saved.",
-)
+@model_option
 @click.option("--tree", type=click.IntRange(min=0), metavar="N", help="Show the tree of this number, from 0, as text.")
 @click.option(
     "--importance",

@@ -5,25 +5,18 @@ from __future__ import annotations
 import click
 
 from pvtree.cli.config import config_option
-from pvtree.cli.data_options import data_options, place_of
+from pvtree.cli.data_options import PATH, data_options, model_option, place_of
 from pvtree.cli.ranks import refuse_ranks
 
 
 @click.command()
 @config_option
-@click.option(
-    "--model",
-    default="model.json",
-    show_default=True,
-    type=click.Path(),
-    metavar="FILE",
-    help="A model that pvtree has saved.",
-)
+@model_option
 @data_options
 @click.option(
     "--output",
     default="-",
-    type=click.Path(allow_dash=True),
+    type=PATH,
     metavar="FILE",
     help="A .csv, .tsv, .parquet or .npy file; default -, CSV on standard output.",
 )

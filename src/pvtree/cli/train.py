@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pvtree.cli.config import config_option
-from pvtree.cli.data_options import check_label, column_options, data_options, place_of
+from pvtree.cli.data_options import PATH, check_label, column_options, data_options, place_of
 from pvtree.cli.options import ENSEMBLES, TASKS, estimator_class, parameter_options, python_values
 from pvtree.cli.ranks import n_ranks, on_mpi
 from pvtree.errors import InvalidParameterError
@@ -49,21 +49,19 @@ class Order:
 @config_option
 @data_options
 @column_options
-@click.option("--valid", type=click.Path(), metavar="PATH", help="Rows to evaluate on, with the same columns.")
+@click.option("--valid", type=PATH, metavar="PATH", help="Rows to evaluate on, with the same columns.")
 @click.option("--task", required=True, type=click.Choice(TASKS), help="What is predicted.")
 @click.option("--ensemble", default="gbdt", show_default=True, type=click.Choice(ENSEMBLES), help="What is trained.")
 @click.option(
     "--model",
     default="model.json",
     show_default=True,
-    type=click.Path(),
+    type=PATH,
     metavar="FILE",
     help="Where the model is written.",
 )
 @click.option("--eval-metric", multiple=True, metavar="NAME", help="What is measured on --valid; may be repeated.")
-@click.option(
-    "--checkpoint", type=click.Path(), metavar="DIR", help="Where the training is kept, to go on from after a crash."
-)
+@click.option("--checkpoint", type=PATH, metavar="DIR", help="Where the training is kept, to go on from after a crash.")
 @click.option(
     "--checkpoint-freq", default=10, show_default=True, type=click.IntRange(min=1), help="Every how many iterations."
 )
