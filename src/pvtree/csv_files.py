@@ -226,7 +226,7 @@ def opened(
     read = csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES)
     if not form.header:
         read.autogenerate_column_names = names is None
-        read.column_names = names
+        read.column_names = names or []
     parse = csv.ParseOptions(delimiter=form.delimiter_of(path), newlines_in_values=True)
     convert = csv.ConvertOptions(strings_can_be_null=True)
     if types is not None:

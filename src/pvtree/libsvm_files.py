@@ -44,11 +44,14 @@ def read_libsvm(path: Path, n_features: int | None = None, rank: int = 0, size: 
         if not len(rows.y):
             raise InvalidDataError(f"{path} holds no rows; give a libsvm file with at least one row.")
         return rows
-    n_all = max(widest(path), n_features or 0) if n_features is None else n_features
+    n_all = widest(path) if n_features is None else n_features
     if path.suffix in COMPRESSED:
         return deal(joined(path, list(read_lines(path)), n_all), rank, size)
     cuts = [row_start(path, int(at)) for at in row_bounds(path.stat().st_size, size)]
-    return joined(path, list(read_lines(path, cuts[rank], cuts[rank + 1])), n_all)
+    rows = joined(path, list(read_lines(path, cuts[rank], cuts[rank + 1])), n_all)
+    if not len(rows.y) and has_queries(path):  # a rank without rows has queries if the others have
+        return rows._replace(qid=np.empty(0, np.int64))
+    return rows
 
 
 def read_parts(path: Path, n_features: int) -> Iterator[SparseRows]:
@@ -136,6 +139,11 @@ def row_start(path: Path, at: int) -> int:
         while query is not None and _query(line) == query:
             start, line = _next_row(file)
         return start
+
+
+def has_queries(path: Path) -> bool:
+    with open(path, "rb") as file:
+        return _query(_next_row(file)[1]) is not None
 
 
 def _next_row(file: BinaryIO) -> tuple[int, bytes]:

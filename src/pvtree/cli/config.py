@@ -34,7 +34,10 @@ def read_config(ctx: click.Context, _option: click.Parameter, path: str | None) 
     if not common.keys() <= _keys(command).keys():  # keys outside of sections may be for other commands
         _check_keys(common, _all_keys(ctx), path)
     keys = _keys(command)
-    ctx.default_map = {keys[key]: _as_option(value) for key, value in {**common, **mine}.items() if key in keys}
+    options = {str(option.name): option for option in command.params}
+    ctx.default_map = {
+        keys[key]: _as_option(value, options[keys[key]]) for key, value in {**common, **mine}.items() if key in keys
+    }
 
 
 def config_option(command: Any) -> Any:
@@ -78,6 +81,10 @@ def _hint(word: str, known: Iterable[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else f"it may have {', '.join(known[:40])}."
 
 
-def _as_option(value: Any) -> Any:
-    """Columns may be listed; a date or a table is not what any option takes, and is told as any wrong value is."""
+def _as_option(value: Any, option: click.Parameter) -> Any:
+    """A list is what an option takes that may be repeated, or has commas between its values."""
+    if isinstance(value, list) and not option.multiple:
+        return ",".join(map(str, value))
+    if isinstance(value, str | int | float) and option.multiple:
+        return [value]
     return value if isinstance(value, str | bool | int | float | list) else str(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -62,7 +63,12 @@ def make_option(name: str, parameter: inspect.Parameter) -> Callable[..., Any]:
         return click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=f"{rule.meaning} {default_text(name)}.")
     names = ("--workers", flag) if name == "n_workers" else (flag,)
     kind = SPECIAL.get(name) or TYPES.get(str(parameter.annotation), click.STRING)
-    return click.option(*names, name, type=kind, default=None, help=text)
+    known = re.findall(r"'(\w+)'", rule.allowed)
+
+    def complete(_ctx: click.Context, _option: click.Parameter, incomplete: str) -> list[str]:
+        return [word for word in known if word.startswith(incomplete)]
+
+    return click.option(*names, name, type=kind, default=None, help=text, shell_complete=complete)
 
 
 def all_parameters() -> dict[str, inspect.Parameter]:
