@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import sys
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -128,6 +129,38 @@ def test_ranking_files_are_predicted_for_in_parts(capsys, monkeypatch):
     monkeypatch.setattr("pvtree.libsvm_files.BLOCK_BYTES", 500)
     monkeypatch.setattr("pvtree.files.BLOCK_BYTES", 1000)
     assert whole.count("\n") == 201 and whole == printed(capsys, "predict", "--model=rank.json", "--data=rank.letor")
+
+
+def test_predictions_are_made_in_a_stream(monkeypatch, tmp_path, capsys):
+    """What is in memory is a few blocks, not the rows of a file, nor those of a row group."""
+    n = 400_000
+    columns = {name: np.arange(n, dtype=float) + j for j, name in enumerate("ab")}
+    pq.write_table(pa.table({**columns, **{f"more{j}": columns["a"] for j in range(3)}}), tmp_path / "a.parquet")
+    monkeypatch.setattr("pvtree.files.BLOCK_BYTES", 2**16)
+    arrow_bytes, real = [], pvtree.Model.predict_raw
+
+    def watched(*args, **kwargs):
+        arrow_bytes.append(pa.total_allocated_bytes())
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(pvtree.Model, "predict_raw", watched)
+    before = pa.total_allocated_bytes()
+    tracemalloc.start()
+    try:
+        main(["predict", "--model=value.json", f"--data={tmp_path / 'a.parquet'}", f"--output={tmp_path / 'p.npy'}"])
+        assert tracemalloc.get_traced_memory()[1] < n * 8
+    finally:
+        tracemalloc.stop()
+    assert len(arrow_bytes) > 90 and max(arrow_bytes) - before < 2 * n * 8
+    assert np.load(tmp_path / "p.npy").shape == (n,)
+
+
+# demo
+
+
+def test_demo(capsys, monkeypatch):
+    monkeypatch.setattr("pvtree.demo.main", lambda: print("shown"))
+    assert printed(capsys, "demo") == "shown\n"
 
 
 # evaluate
@@ -291,10 +324,9 @@ class Terminal:
         os.close(self.ours)
 
 
-@pytest.mark.parametrize(("quiet", "rank"), [(False, "0"), (True, "0")])
-def test_the_progress_bar(quiet, rank, monkeypatch, tmp_path, capsys):
+@pytest.mark.parametrize("quiet", [False, True])
+def test_the_progress_bar(quiet, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(progress_bar, "SILENT_SECONDS", 0)
-    monkeypatch.setattr(progress_bar.TrainingBar, "monitor_interval", 0)
     given = ["train", "--data=rank.letor", "--valid=rank.letor", "--task=ranking", f"--model={tmp_path / 'm.json'}",
              "--tree-learner=voting", "--workers=3", "--top-k=2", "--n-estimators=12", "--num-leaves=5"]  # fmt: skip
     real = progress_bar.TrainingBar.__init__

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pvtree.errors import InvalidParameterError
+
 if TYPE_CHECKING:
     from pvtree.files import Place
 
@@ -63,10 +65,11 @@ def place_of(path: str, format: str | None, no_header: bool, delimiter: str | No
     if delimiter is not None:
         delimiter = {"\\t": "\t", "tab": "\t"}.get(delimiter, delimiter)
         if len(delimiter) != 1 or not delimiter.isascii():
-            raise click.UsageError(f"--delimiter must be one character, such as ; or tab, got {delimiter!r}.")
+            raise InvalidParameterError(f"--delimiter must be one character, such as ; or tab, got {delimiter!r}.")
     return Place.of(path, format, CsvForm(not no_header, delimiter))
 
 
 def check_label(place: Place, label: str | None) -> None:
     if place.format != "libsvm" and label is None:
-        raise click.UsageError(f"Missing option '--label': which column of {place.path} is predicted?")
+        # No UsageError: under mpiexec all ranks must come to it together.
+        raise InvalidParameterError(f"Missing option '--label': which column of {place.path} is predicted?")

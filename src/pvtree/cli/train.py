@@ -142,7 +142,7 @@ def read_files(order: Order, comm: Communicator) -> tuple[FileRows, FileRows | N
     is_ranking, names = order.task == "ranking", (order.label, order.weight, order.qid)
     lacks_queries = is_ranking and order.qid is None and place.format != "libsvm"
     if lacks_queries or (order.qid is not None and not is_ranking):
-        raise click.UsageError("--task ranking needs --qid COLUMN, and no other task takes it.")
+        raise InvalidParameterError("--task ranking needs --qid COLUMN, and no other task takes it.")
     rows = read_rows(place, *names, rank=comm.rank, size=comm.size)
     if is_ranking and rows.qid is None and len(rows):
         raise InvalidParameterError(f"{place.path} has no qid:, which --task ranking needs; write it after the labels.")
