@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+BUFFER_BYTES = 2**16  # of every column, where rows are read through all columns
 AT_ONCE = 4  # columns that are there twice, as Arrow reads them and as numbers
 
 
@@ -206,7 +207,7 @@ class ParquetRows(Source):
         """The rows in matrices of all columns, with so many rows at most, however long the row groups are."""
         arrow = load_pyarrow()
         for piece in self.pieces:
-            with opened(piece.path) as file:
+            with opened(piece.path, BUFFER_BYTES) as file:
                 start = 0
                 for batch in file.iter_batches(n_rows, [piece.row_group], self.names, use_threads=False):
                     table = arrow.Table.from_batches([batch])
@@ -301,15 +302,20 @@ def cut_pieces(pieces: Sequence[Piece], keep: np.ndarray) -> list[Piece]:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[pq.ParquetFile]:
-    """Each thread opens a file for itself. Whatever pyarrow finds wrong becomes one sentence."""
+def opened(path: Path, buffer_size: int = 0) -> Iterator[pq.ParquetFile]:
+    """Each thread opens a file for itself. Whatever pyarrow finds wrong becomes one sentence.
+
+    With a ``buffer_size`` so many bytes of each column are read at a time, else a row group's column at once.
+    """
     arrow = load_pyarrow()
     from pyarrow import parquet
 
     try:
         stamp = path.stat()
         footer = read_footer(path, stamp.st_mtime_ns, stamp.st_size)
-        with parquet.ParquetFile(path, metadata=footer, memory_map=False, pre_buffer=False) as file:
+        with parquet.ParquetFile(
+            path, metadata=footer, memory_map=False, pre_buffer=False, buffer_size=buffer_size
+        ) as file:
             yield file
     except (arrow.ArrowException, OSError) as error:
         reason = " ".join(str(error).split("\n")[0].split()).rstrip(".")
