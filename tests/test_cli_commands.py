@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import sys
 import tracemalloc
 from pathlib import Path
@@ -347,3 +348,29 @@ def test_the_progress_bar(quiet, monkeypatch, tmp_path, capsys):
     assert float(re.findall(r"([\d.]+) kB/tree", terminal.drawn)[-1]) == pytest.approx(sent, rel=0.2)
     main(given)  # no terminal, no bar
     assert not capsys.readouterr().err
+
+
+# The documentation
+
+
+def test_the_commands_of_the_documentation_run(tmp_path, monkeypatch, capsys):
+    """From top to bottom, in a folder that holds what the page makes."""
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).resolve().parent.parent / "docs" / "command-line.md").read_text(encoding="utf-8")
+    commands = []
+    for language, block in re.findall(r"^```(\w+)\n(.*?)^```", page, re.DOTALL | re.MULTILINE):
+        if language == "python":
+            exec(compile(block, "command-line.md", "exec"), {})
+        elif language == "toml":
+            Path("pvtree.toml").write_text(block)
+        else:
+            commands += [shlex.split(line) for line in block.replace("\\\n", " ").splitlines()]
+    assert {words[1] for words in commands} >= {"train", "predict", "evaluate", "inspect", "export", "plan"}
+    for program, *words in commands:
+        assert program == "pvtree"
+        main(words)
+    printed = capsys.readouterr().out
+    assert float(re.search(r"^auc +([\d.]+)", printed, re.MULTILINE)[1]) > 0.97
+    assert {"model.json", "model.txt", "predictions.csv", "probabilities.parquet", "contributions.npy"} <= {
+        path.name for path in tmp_path.iterdir()
+    }
