@@ -76,6 +76,19 @@ def test_the_type_of_a_csv_column_fits_all_its_values(tmp_path_factory, data, bl
     assert numbers == [float(text) for text in made["double"] if text]
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "kind"),
+    [("7", "true", "string"), ("1", "2.5", "double"), ("2024-01-01", "5", "string"), ("x", "1", "string"),
+     ("1", "99999999999999999999", "double"), ("true", "2024-01-01", "string"), ("2024-01-01", "1970-01-01T00:00:00.5",
+     "timestamp[us]"), (" 3", "4", "int64"), ("", "", "null")],
+)  # fmt: skip
+def test_types_do_not_depend_on_which_rows_come_first(one, other, kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(csv_files, "BLOCK_BYTES", 100)
+    for first, second in ((one, other), (other, one)):
+        path = write_csv(tmp_path / "a.csv", {"a": [first] * 50 + [second] * 50, "b": range(100)})
+        assert str(csv_files.Scan([path], csv_files.CsvForm(), csv_files.Wanted(), []).types()["a"]) == kind
+
+
 def _is_int64(text):
     try:
         return abs(int(text)) < 2**63
@@ -154,7 +167,7 @@ def test_libsvm_text_is_what_was_written(rows, has_queries, blanks, comment):
 
 @pytest.mark.parametrize(
     "text",
-    ["a,b\n", "1 3:1 2:1", "1 3:1 3:1", "1 x:1", "1 1:x", "1 qid:x 1:2", "1 -1:2", "1,2 1:3", "0 5 1:2:3", "1 1: 2",
+    ["a,b\n", "1 3:1 2:1", "1 3:1 3:1", "1 x:1", "1 1:x", "1 qid:x 1:2", "1 -1:2", "1,2 1:3", "0 1 5:2:7", "1 1: 2",
      "1 :2", "0 1:1\n1 qid:3 2:2", "1:2", "1 1:2:", "1 1:0x5", "1 1.5:2", "1 1:2 2", "\x89PNG\r\n\x1a\n", "1 1:2 :"],
 )  # fmt: skip
 def test_what_is_no_libsvm_is_refused(text):
