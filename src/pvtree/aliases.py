@@ -64,6 +64,10 @@ _ARGUMENTS_OF_FIT = (
 )
 _ELSEWHERE = {
     **dict.fromkeys(_ARGUMENTS_OF_FIT, "it is an argument of fit."),
+    **dict.fromkeys(
+        ("monotone_constraints_method", "monotone_constraining_method", "mc_method"),
+        "there is one method, LightGBM's 'basic'; leave it out.",
+    ),
     **dict.fromkeys(("metric", "metrics"), "pass eval_metric to fit instead."),
     **dict.fromkeys(
         ("class_weight", "is_unbalance", "unbalance", "scale_pos_weight"),

@@ -1,9 +1,9 @@
 """What constraints forbid: leaf values out of a node's limits or out of order, and features that may not meet.
 
-Monotone constraints are kept the way LightGBM's method "basic" keeps them. Every node has limits, a lowest and a highest
+Monotone constraints are kept in the way of LightGBM's method "basic". Every node has limits, a lowest and a highest
 output. A split by a constrained feature gives its children limits that meet in the middle between their outputs, so
-that nothing below one child ever gets past anything below the other. Limits follow from the splits above a node alone:
-nodes can be searched in any order, by any worker, and in advance.
+that nothing below one child ever gets past anything below the other. Limits follow from the splits above a node alone,
+so nodes can be searched in any order, by any worker, and in advance.
 
 Outputs are in steps of the quantized gradients and hessians while a tree grows; of two classes, the second one's share.
 """
