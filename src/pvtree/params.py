@@ -282,6 +282,8 @@ def make_params(values: Mapping[str, Any], n_features: int, **settled: Any) -> P
     if chosen.get("num_leaves") == -1:
         chosen["num_leaves"] = 0
     chosen["early_stopping_rounds"] = chosen.get("early_stopping_rounds") or 0
+    for name in ("monotone_constraints", "interaction_constraints"):  # by name and index: only the data settles them
+        chosen[name] = settled.get(name, ())
     chosen["seed"] = _seed(values.get("random_state"))
     chosen["n_threads"] = n_threads(values.get("n_jobs"))
     if "max_features" in values:

@@ -65,7 +65,7 @@ def test_more_than_two_classes_cannot_be_monotone() -> None:
 
 
 def test_more_sets_than_bits_of_a_word() -> None:
-    sets = tuple((i % 3,) for i in range(65)) + ((1, 2),)
+    sets = (*((i % 3,) for i in range(65)), (1, 2))
     of = Constraints.of(Params(interaction_constraints=sets), 4).sets_of
     assert of.shape == (4, 2) and not of[3].any()
     members = [[bool(int(of[f, i // 64]) >> i % 64 & 1) for f in range(3)] for i in range(len(sets))]
@@ -135,7 +135,7 @@ def fitted(name: str, seed: int, **more: Any) -> tuple[Any, np.ndarray, list[int
     X = np.column_stack([rng.normal(size=n), rng.integers(0, 6, n), rng.normal(size=n), rng.normal(size=n)])
     X[rng.random(X.shape) < 0.1] = np.nan
     signal = np.nan_to_num(X) @ rng.normal(size=4) + np.sin(3 * np.nan_to_num(X[:, 0])) + rng.normal(size=n)
-    signs = rng.choice([-1, 1], 3).tolist() + [0]
+    signs = [*rng.choice([-1, 1], 3).tolist(), 0]
     y = np.clip(np.floor(signal), 0, 3) if "Rank" in name else (signal > 0) if "Class" in name else signal
     params: dict[str, Any] = {"num_leaves": 8, "min_child_samples": 2, "verbosity": 0, "random_state": seed}
     if "Tree" not in name:
