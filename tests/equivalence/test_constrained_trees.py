@@ -25,9 +25,10 @@ SIGNS = (1, -1, 1, 0, -1, 0, 0)
 SETS = ((0, 1, 3), (2, 3, 4), (4, 5))
 
 
-def data(seed: int, n_rows: int, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
+def data(seed: int, n_rows: int, n_classes: int, n_times: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """KINDS, so many times over; other rows of equal kinds have other values."""
     rng = np.random.default_rng(seed)
-    X = make_columns(KINDS, n_rows, rng)
+    X = make_columns(KINDS * n_times, n_rows, rng)
     signal = np.nan_to_num(X[:, :6], nan=-0.5, posinf=2.0, neginf=-2.0).clip(-3, 3) @ rng.normal(size=6)
     signal += np.abs(X[:, 0]) + rng.normal(size=n_rows)  # neither rises nor falls with a constrained column
     return X, (np.floor(signal) % 2 if n_classes else signal)
@@ -58,8 +59,21 @@ def expected_values(nodes: list[Node], rules: oracle.Rules) -> np.ndarray:
 def test_trees_equal_the_brute_force(
     seed: int, n_rows: int, n_classes: int, signs: tuple[int, ...], sets: tuple[tuple[int, ...], ...], num_leaves: int
 ) -> None:
-    X, y = data(seed, n_rows, n_classes)
-    categorical = categories_of(KINDS)
+    check(seed, n_rows, n_classes, signs, sets, num_leaves)
+
+
+def test_columns_searched_side_by_side() -> None:
+    """Enough columns and rows that blocks of columns are searched at once; two sets of 14 columns, or none."""
+    check(1, 900, 0, SIGNS * 2, (), 15, n_times=2)
+    check(2, 900, 0, tuple(-sign for sign in SIGNS * 2), ((*range(7),), (*range(5, 14),)), 15, n_times=2)
+
+
+def check(
+    seed: int, n_rows: int, n_classes: int, signs: tuple[int, ...], sets: tuple[tuple[int, ...], ...],
+    num_leaves: int, n_times: int = 1,
+) -> None:  # fmt: skip
+    X, y = data(seed, n_rows, n_classes, n_times)
+    categorical = categories_of(KINDS * n_times)
     params = params_of(
         n_classes, max_bin=31, min_child_samples=3, num_leaves=num_leaves, monotone_constraints=signs,
         interaction_constraints=sets,

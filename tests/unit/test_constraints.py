@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
@@ -15,6 +18,7 @@ from hypothesis import strategies as st
 import pvtree
 from pvtree.cli_columns import ColumnSets, Signs
 from pvtree.constraints import Constraints, read_interactions, read_monotone
+from pvtree.fingerprint import PARTS, _deciding, differences
 from pvtree.kernels import constraints as kernels
 from pvtree.params import RULES, Params
 from pvtree.tables import Columns
@@ -70,6 +74,19 @@ def test_more_sets_than_bits_of_a_word() -> None:
     assert of.shape == (4, 2) and not of[3].any()
     members = [[bool(int(of[f, i // 64]) >> i % 64 & 1) for f in range(3)] for i in range(len(sets))]
     assert members == [[f in each for f in range(3)] for each in sets]
+
+
+def test_a_checkpoint_belongs_to_its_constraints() -> None:
+    none = Params()
+    some = replace(none, monotone_constraints=(1, 0), interaction_constraints=((0,), (0, 1)))
+    before = {"parameters": json.loads(json.dumps(_deciding(some, 1)))}
+    others = dict.fromkeys(PARTS, None)
+    assert not list(differences(others | before, others | {"parameters": _deciding(some, 1)}))
+    told = list(differences(others | before, others | {"parameters": _deciding(none, 1)}))
+    assert told == [
+        "interaction_constraints was [[0], [0, 1]] and is None",
+        "monotone_constraints was [1, 0] and is None",
+    ]
 
 
 # On the command line
@@ -166,3 +183,9 @@ def test_predictions_are_monotone(seed: int, draw: st.DataObject) -> None:
         assert steps.min() >= 0.0, (name, learner, column)
         moving = max(moving, float(steps.max()))
     assert moving > 0.0 or "Rank" in name
+
+
+def test_the_page_about_constraints_runs() -> None:
+    page = Path(__file__).parents[2] / "docs" / "constraints.md"
+    (code,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    exec(compile(code, str(page), "exec"), {})
