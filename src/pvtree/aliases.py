@@ -33,6 +33,8 @@ _SYNONYMS: dict[str, str] = {
     "verbosity": "verbose silent",
     "early_stopping_rounds": "early_stopping_round early_stopping n_iter_no_change",
     "categorical_feature": "categorical_features cat_feature cat_features categorical_column cat_column",
+    "monotone_constraints": "monotone_constraint mc monotonic_cst monotonic_constraints",
+    "interaction_constraints": "interaction_constraint interaction_cst",
     "importance_type": "feature_importance_type",
     "tree_learner": "tree tree_type tree_learner_type",
     "top_k": "topk",
@@ -62,6 +64,10 @@ _ARGUMENTS_OF_FIT = (
 )
 _ELSEWHERE = {
     **dict.fromkeys(_ARGUMENTS_OF_FIT, "it is an argument of fit."),
+    **dict.fromkeys(
+        ("monotone_constraints_method", "monotone_constraining_method", "mc_method"),
+        "there is one method, LightGBM's 'basic'; leave it out.",
+    ),
     **dict.fromkeys(("metric", "metrics"), "pass eval_metric to fit instead."),
     **dict.fromkeys(
         ("class_weight", "is_unbalance", "unbalance", "scale_pos_weight"),

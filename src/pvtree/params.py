@@ -56,6 +56,8 @@ class Params:
     n_workers: int = 1
     packs_histograms: bool = True  # False: plain words on the wire, to compare with
     early_stopping_rounds: int = 0  # 0 = off
+    monotone_constraints: tuple[int, ...] = ()  # 1, -1 or 0 of each column; () = none
+    interaction_constraints: tuple[tuple[int, ...], ...] = ()  # sets of columns; () = none
 
 
 @dataclass(frozen=True)
@@ -159,6 +161,29 @@ def _is_list_of_columns(value: Any) -> bool:
     return isinstance(value, list | tuple | np.ndarray) and all(_is_integer(v) or isinstance(v, str) for v in value)
 
 
+_MONOTONE = Rule(
+    "1 for columns that predictions may only rise with, -1 for those that they may only fall with, 0 for others.",
+    "a list of 1, -1 or 0 for each column, a dict of these by column index or name, or None",
+    lambda v: v is None or (_is_list_of_columns([*v] if isinstance(v, Mapping) else v) and _are_integers(_signs(v))),
+    lambda v: v is None or all(sign in (-1, 0, 1) for sign in _signs(v)),
+)
+
+_INTERACTIONS = Rule(
+    "Sets of columns that may meet: all splits above a leaf are by columns of one set. Columns in no set are not used.",
+    "a list of lists of column indices or names, none of them empty, or None",
+    lambda v: v is None or (isinstance(v, list | tuple) and all(map(_is_list_of_columns, v))),
+    lambda v: v is None or all(len(columns) > 0 for columns in v),
+)
+
+
+def _are_integers(values: list[Any]) -> bool:
+    return all(map(_is_integer, values))
+
+
+def _signs(given: Any) -> list[Any]:
+    return list(given.values() if isinstance(given, Mapping) else given)
+
+
 TREE_LEARNERS = ("serial", "voting", "exact_voting", "data", "quantized", "attribute", "feature")
 SEPARATE_LEARNERS = ("svore", "yu")  # make iterations of boosting of whole trees that workers grow alone
 PARTITION_LEARNERS = ("voting", *SEPARATE_LEARNERS)  # make other trees where rows are spread in another way
@@ -198,6 +223,8 @@ RULES: dict[str, Rule] = {
         integer("Stop when an evaluation metric has not improved for so many iterations.", 1)
     ),
     "categorical_feature": _CATEGORICAL,
+    "monotone_constraints": _MONOTONE,
+    "interaction_constraints": _INTERACTIONS,
     "importance_type": one_of(
         "What feature_importances_ counts: the splits on a feature or their gains.", "split", "gain"
     ),
@@ -257,6 +284,8 @@ def make_params(values: Mapping[str, Any], n_features: int, **settled: Any) -> P
     if chosen.get("num_leaves") == -1:
         chosen["num_leaves"] = 0
     chosen["early_stopping_rounds"] = chosen.get("early_stopping_rounds") or 0
+    for name in ("monotone_constraints", "interaction_constraints"):  # by name and index: only the data settles them
+        chosen[name] = settled.get(name, ())
     chosen["seed"] = _seed(values.get("random_state"))
     chosen["n_threads"] = n_threads(values.get("n_jobs"))
     if "max_features" in values:

@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from pvtree.cli_columns import ColumnSets, Signs
+
 TASKS = ("classification", "regression", "ranking")
 ENSEMBLES = ("gbdt", "forest", "tree")
 ESTIMATORS = {
@@ -37,10 +39,19 @@ class Words(click.ParamType):
 
 
 TYPES = {"int": click.INT, "int | None": click.INT, "float": click.FLOAT, "str": click.STRING, "bool": click.BOOL}
-SPECIAL = {"max_features": Words(), "top_k": Words(), "random_state": click.INT, "objective": click.STRING}
+SPECIAL = {
+    "max_features": Words(),
+    "top_k": Words(),
+    "random_state": click.INT,
+    "objective": click.STRING,
+    "monotone_constraints": Signs(),
+    "interaction_constraints": ColumnSets(),
+}
 # What a parameter takes on the command line, where that is less than in Python.
 TAKES = {
     "categorical_feature": "names or numbers of columns, with commas between them",
+    "monotone_constraints": "a sign for each column, such as 1,-1,0, or those of some, such as age:1,3:-1",
+    "interaction_constraints": "sets of names or numbers of columns, such as 0,1;2,3",
     "objective": "a named objective of the task",
     "random_state": "an integer of at least 0",
     "max_features": "sqrt, log2, none, an integer of at least 1, or a fraction such as 0.5",

@@ -13,6 +13,7 @@ from pvtree.agreement import all_or_none, check_same
 from pvtree.callbacks import TRAINING_NAMES
 from pvtree.comm import Communicator
 from pvtree.comm.connect import connect
+from pvtree.constraints import read_interactions, read_monotone
 from pvtree.dask_data import is_collection
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
 from pvtree.estimators.base import Estimator, columns_of
@@ -152,6 +153,8 @@ class Fitting(Estimator):
             ensemble=self._ensemble,
             objective=custom or task,
             n_classes=data.n_classes,
+            monotone_constraints=read_monotone(values["monotone_constraints"], data.columns, data.n_classes),
+            interaction_constraints=read_interactions(values["interaction_constraints"], data.columns),
             **self._settled,
         )
         if start is not None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from pvtree.dtypes import BLOCK, ENTROPY, LANE_STRIDE, N_BINS, NONE, ONE, ZERO
 from pvtree.kernels.bounds import bound_feature, bound_lanes, can_bound_lanes
+from pvtree.kernels.constraints import set_limits
 from pvtree.kernels.histogram import histogram_of_block, histogram_of_feature, pack_fields, unpack_add
 from pvtree.kernels.intrinsics import float64_at, int64_at, uint8_at, uint32_at, uint64_at
 from pvtree.kernels.jit import njit
@@ -27,6 +28,9 @@ def search_feature(hist, base, step, is_wide, feature, node, own_score, row, gro
     n_bins = int64_at(tree.n_bins, tree.n_features)[feature]
     is_categorical = uint8_at(tree.is_categorical, tree.n_features)[feature]
     sums = int64_at(tree.sums, (tree.n_nodes, tree.n_fields))[node]
+    if tree.is_monotone:
+        set_limits(node, tree, scratch)
+        scratch.sign = float64_at(tree.monotone, tree.n_all_features)[tree.first_feature + feature]
     gain = best_split_of_feature(
         hist, base, step, is_wide, n_bins, is_categorical, sums, own_score, tree, scratch
     )  # fmt: skip
@@ -55,6 +59,11 @@ def search_lanes(hist, base, lane_step, first, n_lanes, node, own_score, row, tr
     in_tree = uint8_at(tree.in_tree, tree.n_features)
     allowed = uint8_at(tree.allowed, (tree.n_evaluated, tree.n_features))[row]
     is_categorical = uint8_at(tree.is_categorical, tree.n_features)
+    if tree.is_monotone:
+        set_limits(node, tree, scratch)
+        monotone, sign = float64_at(tree.monotone, tree.n_all_features), float64_at(scratch.lane_sign, BLOCK)
+        for lane in range(BLOCK):
+            sign[lane] = monotone[tree.first_feature + first + lane] if lane < n_lanes else 0.0
     scores = best_of_lanes(hist, base, lane_step, first, n_lanes, sums, tree, scratch)
     best_lane, best_gain = NONE, -math.inf
     for lane in range(n_lanes):
@@ -263,6 +272,8 @@ def evaluate_group(item, tree, families, nodes, best, scratch, bounds):
             feature = first + lane
             if tree.singly:
                 feature = chosen[family.row, first + lane]
+                if feature < 0:  # interaction constraints left fewer to draw
+                    break
                 block = np.searchsorted(block_start, feature, side="right") - 1
                 wide_now = histogram_of_feature(
                     bins[block], feature - block_start[block], rows, words, planes, start, stop, tree, packed, wide

@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from pvtree.dtypes import BLOCK, COUNT_BITS, NONE, ONE, ZERO
+from pvtree.kernels.constraints import constrained_score
 from pvtree.kernels.intrinsics import float64_at, int64_at
 from pvtree.kernels.jit import njit
 from pvtree.kernels.split import boundary_step, gradient_bits, heavy_from
@@ -106,7 +107,24 @@ def collect_lanes(hist, base, lane_step, n_lanes, first, n_rows, tree, total, ne
 
 
 @njit
-def score_lanes(sums, n_rows, tree, tile, scores, best):
+def constrain_lanes(sums, tree, tile, scratch, scores):
+    """Of the tile's scores, what monotone constraints leave."""
+    sign = float64_at(scratch.lane_sign, BLOCK)
+    h_shift, h_mask, g_shift = gradient_bits(tree)
+    g_total, h_total = np.float64(sums[tree.n_fields - 1]), np.float64(sums[tree.hess_field])
+    penalty, alpha = tree.reg_lambda / tree.hess_scale, tree.reg_alpha / tree.grad_scale
+    low, high = scratch.low, scratch.high
+    for start in range(0, len(tile), BLOCK):
+        for lane in range(BLOCK):
+            word, score = tile[start + lane], scores[start + lane]
+            h, g = np.float64((word >> h_shift) & h_mask), np.float64(word >> g_shift)
+            hl, hr = h + penalty, h_total - h + penalty
+            kept = constrained_score(score, g, hl, g_total - g, hr, alpha, low, high, sign[lane])
+            scores[start + lane] = kept if score > -math.inf else score
+
+
+@njit
+def score_lanes(sums, n_rows, tree, tile, scratch, scores, best):
     """best[lane] = the largest GL^2/(HL+lambda) + GR^2/(HR+lambda) of the tile's boundaries that is larger yet."""
     h_shift, h_mask, g_shift = gradient_bits(tree)
     g_total, h_total = np.float64(sums[tree.n_fields - 1]), np.float64(sums[tree.hess_field])
@@ -125,6 +143,8 @@ def score_lanes(sums, n_rows, tree, tile, scores, best):
         # Unsigned, a count below ``least`` is a huge number: one comparison checks both ends.
         enough &= np.uint64((word & _COUNT_MASK) - least) <= span
         scores[i] = score if enough else -math.inf
+    if tree.is_monotone:
+        constrain_lanes(sums, tree, tile, scratch, scores)
     for start in range(0, len(scores), BLOCK):
         row = scores[start:][:BLOCK]
         for lane in range(BLOCK):
@@ -158,5 +178,5 @@ def best_of_lanes(hist, base, lane_step, first, n_lanes, sums, tree, scratch):
         more = True
         while more:
             more = collect_lanes(hist, base, lane_step, n_lanes, first, n_rows, tree, total, next_bin, tile)
-            score_lanes(sums, n_rows, tree, tile, scores, best)
+            score_lanes(sums, n_rows, tree, tile, scratch, scores, best)
     return best
