@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pvtree
-from pvtree.cli_columns import ColumnSets, Signs
+from pvtree.cli.columns import ColumnSets, Signs
 from pvtree.constraints import Constraints, read_interactions, read_monotone
 from pvtree.fingerprint import PARTS, _deciding, differences
 from pvtree.kernels import constraints as kernels

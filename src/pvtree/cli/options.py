@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from pvtree.cli_columns import ColumnSets, Signs
+from pvtree.cli.columns import ColumnSets, Signs
 
 TASKS = ("classification", "regression", "ranking")
 ENSEMBLES = ("gbdt", "forest", "tree")
