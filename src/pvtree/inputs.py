@@ -43,11 +43,16 @@ def read_table(X: Any, least_rows: int = 1) -> Any:
     return table
 
 
-def learn_columns(table: Any, categorical_feature: Any, max_bin: int, comm: Communicator) -> Columns:
-    """Names and categories of all workers' training data; ``max_bin`` categories at most get a bin of their own."""
+def learn_columns(
+    table: Any, categorical_feature: Any, max_bin: int, comm: Communicator, given_names: Any = "auto"
+) -> Columns:
+    """Names and categories of all workers' training data; ``max_bin`` categories at most get a bin of their own.
+
+    ``given_names`` are for an X that has no names of its own.
+    """
 
     def describe() -> tuple[tuple[str, ...] | None, list[int]]:
-        names = column_names(table)
+        names = _checked_names(given_names, column_names(table), table.shape[1])
         listed = _listed_columns(categorical_feature, names, table.shape[1])
         return names, sorted({*listed, *category_columns(table)})
 
@@ -127,6 +132,19 @@ def column_names(X: Any) -> tuple[str, ...] | None:
 def is_arrow(X: Any) -> bool:
     """Whether X hands itself over as an Arrow table, as those of pyarrow, polars and DuckDB do."""
     return hasattr(X, "__arrow_c_stream__") or hasattr(X, "__arrow_c_array__")
+
+
+def _checked_names(given: Any, own: tuple[str, ...] | None, n_features: int) -> tuple[str, ...] | None:
+    if given is None or (isinstance(given, str) and given == "auto"):
+        return own
+    if isinstance(given, str) or not all(isinstance(name, str) for name in given) or len(set(given)) != n_features:
+        raise InvalidDataError(
+            f"feature_name must be 'auto' or a list of {n_features} different strings, one for each column of X."
+        )
+    names = tuple(given)
+    if own is not None and names != own:
+        raise InvalidDataError("feature_name differs from the names of X's columns; leave it out or rename them.")
+    return names
 
 
 def _is_frame(X: Any) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from pvtree.aliases import objective_named
 from pvtree.errors import InvalidParameterError, InvalidTypeError
 
 
@@ -128,10 +129,11 @@ def objective(*names: str) -> Rule:
     """A named objective of the estimator, None for its default, or a function of the user's own."""
     allowed = " or ".join(repr(name) for name in names) + ", None, or a function f(y_true, y_pred[, weight])"
     return Rule(
-        "The loss to minimise; a function returns (gradient, hessian) of its raw predictions.",
+        "The loss to minimise, by this name or LightGBM's or XGBoost's; a function returns (gradient, hessian) of its "
+        "raw predictions.",
         allowed,
         lambda v: v is None or isinstance(v, str) or callable(v),
-        lambda v: not isinstance(v, str) or v in names,
+        lambda v: not isinstance(v, str) or objective_named(v, names) is not None,
     )
 
 
@@ -211,6 +213,11 @@ RULES: dict[str, Rule] = {
         lambda v: isinstance(v, bool | np.bool_),
     ),
     "objective": objective("regression", "binary", "multiclass", "lambdarank"),
+    "eval_metric": Rule(
+        "What is measured on eval_set unless fit is told otherwise; None for the objective's own metric.",
+        "a metric's name, a function, a list of these, or None",
+        lambda v: v is None or isinstance(v, str | list | tuple) or callable(v),
+    ),
     "random_state": _SEED,
     "n_jobs": Rule(
         "The number of threads; None and -1 are all cores, -2 all but one.",
@@ -290,10 +297,10 @@ def make_params(values: Mapping[str, Any], n_features: int, **settled: Any) -> P
     chosen["n_threads"] = n_threads(values.get("n_jobs"))
     if "max_features" in values:
         chosen["colsample_bynode"] = _n_split_features(values["max_features"], n_features) / n_features
-    return Params(**{name: _plain(value) for name, value in chosen.items()})
+    return Params(**{name: plain(value) for name, value in chosen.items()})
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """numpy scalars become Python's: they would travel into model files and kernel signatures otherwise."""
     return value.item() if isinstance(value, np.generic) else value
 

@@ -86,7 +86,8 @@ def all_parameters() -> dict[str, inspect.Parameter]:
     found: dict[str, inspect.Parameter] = {}
     for estimator in ESTIMATORS.values():
         for name, parameter in parameters_of(estimator).items():
-            found.setdefault(name, parameter)
+            if name != "eval_metric":  # the command has an option of its own, which may be repeated
+                found.setdefault(name, parameter)
     return found
 
 
