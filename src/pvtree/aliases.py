@@ -85,6 +85,7 @@ ANYWAY: dict[str, tuple[Any, ...]] = {
     "tree_method": ("hist", "auto"),
     "device": ("cpu",),
     "device_type": ("cpu",),
+    "monotone_constraints_method": ("basic",),
     "predictor": ("auto", "cpu_predictor"),
     "process_type": ("default",),
     "grow_policy": ("lossguide",),

@@ -11,7 +11,7 @@ import numpy as np
 from pvtree.comm.traffic import PHASES
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError, MissingDependencyError
 from pvtree.params import integer
-from pvtree.tree_graph import MAX_CATEGORIES, Drawn, draw, find_tree, to_dot
+from pvtree.tree_graph import MAX_CATEGORIES, Drawn, draw, to_dot
 
 if TYPE_CHECKING:
     from pvtree.model import Model
@@ -155,9 +155,7 @@ def plot_tree(
     """A tree, drawn by matplotlib alone: splits in blue, leaves in green, the root left ("vertical": on top)."""
     if example_case is not None:
         raise InvalidParameterError("example_case is not known to pvtree; leave it out.")
-    model = model_of(booster)
-    find_tree(model, tree_index)
-    drawn = draw(model, tree_index, show_info, _digits(precision), max_category_values)
+    drawn = draw(model_of(booster), tree_index, show_info, _digits(precision), max_category_values)
     across = _checked(orientation) == "horizontal"
     ax = _axes(ax, figsize or _size(drawn, across), dpi)
     depth, place = drawn.place.T

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pvtree.errors import InvalidParameterError, InvalidTypeError
+from pvtree.errors import InvalidParameterError
+from pvtree.tree_text import find_tree, left_categories
 
 if TYPE_CHECKING:
     from pvtree.model import Model, Tree
@@ -58,14 +59,6 @@ def draw(
     return Drawn(labels, edges, tree.feature < 0, _places(tree))
 
 
-def find_tree(model: Model, tree_index: int) -> Tree:
-    if not isinstance(tree_index, int | np.integer) or isinstance(tree_index, bool):
-        raise InvalidTypeError(f"tree_index must be an integer, got {tree_index!r}.")
-    if not 0 <= tree_index < len(model.trees):
-        raise InvalidParameterError(f"There is no tree {tree_index}; the model has trees 0 to {len(model.trees) - 1}.")
-    return model.trees[tree_index]
-
-
 def to_dot(drawn: Drawn, name: str = "tree", orientation: str = "horizontal") -> str:
     """The text that graphviz draws: boxes for splits, ellipses for leaves."""
     direction = "LR" if orientation == "horizontal" else "TB"
@@ -100,11 +93,7 @@ def _split(model: Model, tree: Tree, node: int, precision: int, n_shown: int) ->
     if tree.cat_set[node] < 0:
         threshold = float(tree.threshold[node])
         return f"{name} is a number" if threshold == np.inf else f"{name} <= {threshold:.{precision}f}"
-    bits = np.unpackbits(np.ascontiguousarray(tree.cat_sets[tree.cat_set[node]]).view(np.uint8), bitorder="little")
-    bins = [int(b) for b in np.flatnonzero(bits) if b > 0]
-    labels: Sequence[Any] = model.categories.get(feature, ())
-    # Bins that no category has may go either way; a model without labels was put together by hand.
-    named = [str(labels[b - 1]) for b in bins if b <= len(labels)] if labels else list(map(str, bins))
+    named = [str(category) for category in left_categories(model, tree, node)[0]]
     return f"{name} in {', '.join(named[:n_shown])}" + (", ..." if len(named) > n_shown else "")
 
 
