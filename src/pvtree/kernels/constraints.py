@@ -126,8 +126,8 @@ def permitted_features(features, live_sets, sets_of):
     """Those of ``features`` that are in a set which holds all features above a node; all where there are no sets."""
     permitted = np.empty(len(features), np.int64)
     n = ZERO
-    for feature in features:
-        meets = len(live_sets) == 0
+    for i in range(len(features)):
+        feature, meets = features[i], len(live_sets) == 0
         for word in range(len(live_sets)):
             meets |= live_sets[word] & sets_of[feature, word] != 0
         permitted[n] = feature

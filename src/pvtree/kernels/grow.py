@@ -88,14 +88,15 @@ def choose_features(row, node, tree, nodes):
         sets_of = uint64_at(tree.sets_of, (tree.n_all_features, tree.n_set_words))
         tree_features = permitted_features(tree_features, live_sets, sets_of)
     if tree.n_sampled == 0:
-        for feature in tree_features:
-            allowed[row, feature] = 1
+        for i in range(len(tree_features)):
+            allowed[row, tree_features[i]] = 1
         return
     n_drawn = min(tree.n_sampled, np.int64(len(tree_features)))
     sample_features(hash_pair(tree.key, nodes[node].path), tree_features, n_drawn, chosen[row])
     for i in range(n_drawn):
         allowed[row, chosen[row, i]] = 1
-    chosen[row, n_drawn:] = NONE
+    for i in range(n_drawn, tree.n_sampled):
+        chosen[row, i] = NONE
     n = 0
     for feature in range(tree.n_features):  # in rising order, so that ties go to the lower index
         if allowed[row, feature]:

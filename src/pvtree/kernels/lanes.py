@@ -10,11 +10,10 @@ import math
 
 import numpy as np
 
-from pvtree.dtypes import BLOCK, COUNT_BITS, NONE, ONE, ZERO
-from pvtree.kernels.constraints import constrained_score
+from pvtree.dtypes import BLOCK, COUNT_BITS, N_BINS, NONE, ONE, ZERO
 from pvtree.kernels.intrinsics import float64_at, int64_at
 from pvtree.kernels.jit import njit
-from pvtree.kernels.split import boundary_step, gradient_bits, heavy_from
+from pvtree.kernels.split import boundary_step, constrain_scores, gradient_bits, heavy_from
 
 # Boundaries of 16 lanes that are looked at together: sums and scores of these stay in the first-level cache. A group of
 # bins that ballots may look into must not have more.
@@ -108,19 +107,27 @@ def collect_lanes(hist, base, lane_step, n_lanes, first, n_rows, tree, total, ne
 
 @njit
 def constrain_lanes(sums, tree, tile, scratch, scores):
-    """Of the tile's scores, what monotone constraints leave."""
+    """Of the tile's scores, what monotone constraints leave: lane by lane, as of a single feature.
+
+    The same function as there, because a second one for whole tiles would take seconds to compile.
+    """
     sign = float64_at(scratch.lane_sign, BLOCK)
+    hess_left, grad_left = float64_at(scratch.hess_left, N_BINS), float64_at(scratch.grad_left, N_BINS)
+    own = float64_at(scratch.scores, N_BINS)
     h_shift, h_mask, g_shift = gradient_bits(tree)
     g_total, h_total = np.float64(sums[tree.n_fields - 1]), np.float64(sums[tree.hess_field])
     penalty, alpha = tree.reg_lambda / tree.hess_scale, tree.reg_alpha / tree.grad_scale
-    low, high = scratch.low, scratch.high
-    for start in range(0, len(tile), BLOCK):
-        for lane in range(BLOCK):
-            word, score = tile[start + lane], scores[start + lane]
-            h, g = np.float64((word >> h_shift) & h_mask), np.float64(word >> g_shift)
-            hl, hr = h + penalty, h_total - h + penalty
-            kept = constrained_score(score, g, hl, g_total - g, hr, alpha, low, high, sign[lane])
-            scores[start + lane] = kept if score > -math.inf else score
+    for lane in range(BLOCK):
+        scratch.sign = sign[lane]
+        if sign[lane] == 0.0 and scratch.low == -math.inf and scratch.high == math.inf:
+            continue
+        for i in range(CHUNK):
+            word = tile[i * BLOCK + lane]
+            hess_left[i], grad_left[i] = (word >> h_shift) & h_mask, word >> g_shift
+            own[i] = scores[i * BLOCK + lane]
+        constrain_scores(CHUNK, hess_left, grad_left, g_total, h_total, penalty, alpha, scratch, own)
+        for i in range(CHUNK):
+            scores[i * BLOCK + lane] = own[i]
 
 
 @njit
