@@ -178,7 +178,7 @@ def test_help_of_all_is_quick(capsys):
         ([*TRAIN, "--data=good.csv"], 300),  # its temporary copy
         ([*PREDICT, "--data=good.parquet"], 300),
         (["predict", "--data=good.parquet", "--output=new.npy"], 300),
-        (["predict", "--data=good.parquet", "--output=new.parquet", "--contrib"], 300),
+        (["predict", "--data=good.parquet", "--output=new.parquet", "--proba"], 300),
         (EXPORT, 300),
     ],
 )
