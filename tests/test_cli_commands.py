@@ -88,6 +88,16 @@ def test_classes_go_to_standard_output_as_csv(capsys):
     assert out == printed(capsys, "predict", "--model=class.json", "--data=other.parquet")  # columns by their names
 
 
+def test_text_that_looks_like_numbers_is_text_where_the_model_knows_text(capsys, tmp_path):
+    """Such a category is one that the model has not seen, as a missing value is."""
+    frame = make_frame()[["a", "b", "c"]]
+    frame.assign(c="7").to_csv(tmp_path / "digits.csv", index=False)
+    frame.assign(c="").to_csv(tmp_path / "missing.csv", index=False)
+    given = ["predict", "--model=class.json", "--raw"]
+    digits = printed(capsys, *given, f"--data={tmp_path / 'digits.csv'}")
+    assert digits == printed(capsys, *given, f"--data={tmp_path / 'missing.csv'}")
+
+
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "npy", "tsv"])
 @pytest.mark.parametrize("kind", ["proba", "raw", "leaf", "contrib"])
 def test_what_is_predicted_is_what_the_model_predicts(kind, suffix, capsys, tmp_path):

@@ -161,6 +161,16 @@ def test_help(name, capsys):
     assert told.out.startswith(f"Usage: pvtree {name}") and not told.err
 
 
+def test_help_of_all_is_quick(capsys):
+    """What takes long to load is loaded by the command that needs it."""
+    main([])
+    listed = capsys.readouterr().out
+    main(["--help"])
+    assert listed == capsys.readouterr().out and all(f"\n  {name} " in listed for name in COMMANDS)
+    code = "from pvtree.cli import main; main(['--help']); import sys; sys.exit('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL).returncode == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "limit"),
     [
@@ -168,7 +178,7 @@ def test_help(name, capsys):
         ([*TRAIN, "--data=good.csv"], 300),  # its temporary copy
         ([*PREDICT, "--data=good.parquet"], 300),
         (["predict", "--data=good.parquet", "--output=new.npy"], 300),
-        (["predict", "--data=good.parquet", "--output=new.parquet", "--contrib"], 300),
+        (["predict", "--data=good.parquet", "--output=new.parquet", "--proba"], 300),
         (EXPORT, 300),
     ],
 )

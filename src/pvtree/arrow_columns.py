@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-DAY = 86_400_000  # milliseconds
+SECONDS_PER_DAY = 86_400
 
 
 def load_pyarrow(who_needs: str = "Parquet and CSV files need") -> ModuleType:
@@ -123,7 +123,7 @@ def check_type(name: str, kind: pa.DataType, path: Path | str) -> None:
 
 
 def as_numbers(column: pa.ChunkedArray) -> np.ndarray:
-    """Floats with NaN for nulls. Dates are days and timestamps seconds since 1970."""
+    """Floats with NaN for nulls. Dates and timestamps are seconds since 1970, whichever of them a file has."""
     arrow = load_pyarrow()
     kind, divisor = column.type, 1
     if arrow.types.is_null(kind):
@@ -131,9 +131,9 @@ def as_numbers(column: pa.ChunkedArray) -> np.ndarray:
     if arrow.types.is_timestamp(kind):
         column, divisor = column.cast(arrow.int64()), UNITS_PER_SECOND[kind.unit]
     elif arrow.types.is_date64(kind):
-        column, divisor = column.cast(arrow.int64()), DAY
+        column, divisor = column.cast(arrow.int64()), UNITS_PER_SECOND["ms"]
     elif arrow.types.is_date32(kind):
-        column = column.cast(arrow.int32())
+        return as_numbers(column.cast(arrow.int32())) * SECONDS_PER_DAY
     if not arrow.types.is_floating(kind):
         column = column.cast(arrow.float32() if fits_float32(kind) else arrow.float64(), safe=False)
     values: np.ndarray = column.to_numpy(zero_copy_only=False)

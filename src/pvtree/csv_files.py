@@ -249,5 +249,5 @@ def told_in_a_sentence(path: Path) -> Iterator[None]:
     except (load_pyarrow().ArrowException, OSError, UnicodeDecodeError, ValueError) as error:
         reason = " ".join(str(getattr(error, "strerror", None) or error).split("\n")[0].split()).rstrip(".")
         raise InvalidDataError(
-            f"{path} cannot be read as CSV ({reason}); mend the file, or give its --format."
+            f"{path} cannot be read as CSV ({reason}); mend the file, or give its format."
         ) from error

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pvtree.arrow_columns import is_text, load_pyarrow
 from pvtree.csv_files import SUFFIXES as CSV_SUFFIXES
 from pvtree.csv_files import CsvForm, Wanted, read_csv
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
@@ -225,18 +226,21 @@ def _expected(like: Any) -> Expected:
 
 
 def expected_as(rows: FileRows) -> Expected:
-    """The columns of another file, in its types."""
+    """The columns of another file: what is text there is text; numbers may be of any type."""
     if not isinstance(rows.X, ParquetTable):
         return Expected(n_features=int(rows.X.shape[1]))
-    table = rows.X
-    types = {name: table.schema.field(name).type for name in table.columns}
-    return Expected(tuple(table.columns), len(table.columns), types)
+    arrow, table, types = load_pyarrow(), rows.X, {}
+    for name in table.columns:
+        kind = table.schema.field(name).type
+        kind = kind.value_type if arrow.types.is_dictionary(kind) else kind
+        if is_text(kind):
+            types[name] = kind
+    has_texts = rows.y is not None and rows.y.dtype == object and any(isinstance(label, str) for label in rows.y[:1])
+    return Expected(tuple(table.columns), len(table.columns), types, arrow.string() if has_texts else None)
 
 
 def _arrow_type(values: tuple[Any, ...]) -> Any:
     """The type that holds these categories or classes."""
-    from pvtree.arrow_columns import load_pyarrow
-
     arrow = load_pyarrow()
     kinds = {type(value) for value in values}
     if kinds == {bool}:

@@ -134,6 +134,12 @@ def test_like_picks_columns_and_types(tmp_path):
     rows = pvtree.read_file(write_csv(tmp_path / "b.csv", other), "y", like=first)
     assert rows.X.columns == ["z", "b"]
     assert rows.X.encode(Columns(2, None, {0: ("1", "x")})).matrix().tolist() == [[1, 3], [0, 4]]
+    days = pa.table({"d": pa.array([19000, 19001], pa.date32()), "c": pa.array(["1", "2"]).dictionary_encode()})
+    pq.write_table(days, tmp_path / "a.parquet")
+    text = write_csv(tmp_path / "d.csv", {"c": ["2", "1"], "d": ["2022-01-09", ""]})
+    rows = pvtree.read_file(text, like=pvtree.read_file(tmp_path / "a.parquet"))
+    found = rows.X.encode(Columns(2, None, {1: ("1", "2")})).matrix()
+    np.testing.assert_array_equal(found, [[19001 * 86_400, 2], [np.nan, 1]])
     with pytest.raises(pvtree.InvalidDataError, match="lacks 'z', which"):
         pvtree.read_file(write_csv(tmp_path / "c.csv", {"b": [1]}), like=first)
     with pytest.raises(pvtree.InvalidTypeError, match="like must be"):

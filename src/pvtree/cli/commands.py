@@ -54,7 +54,10 @@ class Commands(click.Group):
         return named + click.Command.shell_complete(self, ctx, incomplete)
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="pvtree", prog_name="pvtree")
-def cli() -> None:
+@click.pass_context
+def cli(ctx: click.Context) -> None:
     """Decision trees, forests and boosting whose workers vote (PV-Tree)."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
