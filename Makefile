@@ -11,7 +11,7 @@ SOURCES := $(shell find src -name '*.py')
 BENCH := --output docs/benchmarks.md --summary README.md
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit format bench paper clean
+.PHONY: help demo test lint types unit format bench paper docs interop clean
 
 help:  ## Show these lines
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,7 +30,7 @@ types: $(VENV)/.test-installed  ## Check types with mypy
 	@$(BIN)/mypy
 
 unit: $(VENV)/.test-installed  ## Run the tests
-	@$(BIN)/python -m pytest -n 2 --dist loadfile
+	@$(BIN)/python -m pytest -n 3 --dist loadfile
 
 format: $(VENV)/.test-installed  ## Let ruff format the code and fix what it can
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
@@ -41,8 +41,15 @@ bench: $(VENV)/.bench-installed  ## Measure against LightGBM, XGBoost and scikit
 paper: $(VENV)/.bench-installed  ## Repeat the paper's tables and figures on virtual machines (under an hour; QUICK=1: minutes)
 	@$(BIN)/python benchmarks/paper $(if $(QUICK),--quick --output build/paper.md)
 
+interop: $(VENV)-interop/.installed  ## Read exported models with treelite, lleaves, SHAP and ONNX, each the real one
+	@$(VENV)-interop/bin/python -m pytest tests/test_interop.py -p no:cacheprovider
+
+docs: $(VENV)/.test-installed  ## Build the documentation into build/docs; a warning is an error
+	@$(BIN)/sphinx-build -q -W --keep-going -j 2 -d build/doctrees docs build/docs
+	@echo "build/docs/index.html"
+
 clean:  ## Remove everything that make made
-	rm -rf $(VENV) .numba_cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info
+	rm -rf $(VENV) $(VENV)-interop .numba_cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Editable, so that one environment serves every target and always runs the sources beside this file.
@@ -60,6 +67,13 @@ $(VENV)/.bench-installed: pyproject.toml | $(BIN)/python
 	@echo "Installing pvtree and the libraries it is measured against into $(VENV)."
 	@$(PIP) install --editable '.[bench]'
 	@touch $@ $(VENV)/.demo-installed
+
+# lleaves needs an older llvmlite, hence an older numba, than the rest.
+$(VENV)-interop/.installed: pyproject.toml
+	@echo "Installing pvtree and the programs that read its models into $(VENV)-interop."
+	@$(PYTHON) -m venv $(VENV)-interop
+	@$(VENV)-interop/bin/python -m pip -qq --disable-pip-version-check install --editable '.[test-interop]'
+	@touch $@
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "pvtree needs Python 3.11 or later; install it or run make PYTHON=/path/to/python."; exit 1; }

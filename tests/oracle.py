@@ -42,6 +42,8 @@ class Rules:
     cat_l2: float = 10.0
     max_leaves: int = 0
     max_depth: int = -1
+    monotone: tuple[int, ...] = ()  # a sign for each feature
+    sets: tuple[tuple[int, ...], ...] = ()  # of features that may meet
 
 
 @dataclass
@@ -62,6 +64,8 @@ class Node:
     path: tuple[int, ...]  # 0 for left, 1 for right, from the root
     split: Split | None = None
     children: list[Node] = field(default_factory=list)
+    above: frozenset[int] = frozenset()  # features that the nodes above are split by
+    limits: tuple[float, float] = (-math.inf, math.inf)  # of its output, with monotone constraints
 
 
 def bin_values(x: np.ndarray, upper: np.ndarray) -> np.ndarray:
@@ -109,17 +113,53 @@ def own_score(sums: np.ndarray, rules: Rules) -> float:
     return total - float(x_log_x(sums.sum(keepdims=True))[0])
 
 
-def allowed_scores(
-    left: np.ndarray, n_left: np.ndarray, n_rows: int, sums: np.ndarray, rules: Rules, extra_lambda: float = 0.0
+def outputs(sums: np.ndarray, rules: Rules, extra_lambda: float = 0.0) -> np.ndarray:
+    """What a leaf would return; in steps, or the share of the second of two classes."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if rules.entropy:
+            return sums[..., 1] / sums.sum(axis=-1)
+        penalty = (rules.reg_lambda + extra_lambda) / rules.hess_scale
+        return -np.sign(sums[..., 1]) * thresholded(sums[..., 1], rules) / (sums[..., 0] + penalty)
+
+
+def saved_with(sums: np.ndarray, value: np.ndarray, rules: Rules, extra_lambda: float) -> np.ndarray:
+    """A leaf's own term of a score, if it must return ``value`` instead of its best output."""
+    if rules.entropy:
+        logs = np.array([[log(p) if p > 0 else -math.inf for p in (1.0 - v, v)] for v in value.reshape(-1).tolist()])
+        with np.errstate(invalid="ignore"):
+            terms = np.where(sums > 0, sums * logs.reshape(sums.shape), 0.0)
+        return terms[..., 0] + terms[..., 1]
+    h = sums[..., 0] + (rules.reg_lambda + extra_lambda) / rules.hess_scale
+    alpha = rules.reg_alpha / rules.grad_scale
+    return -2.0 * sums[..., 1] * value - 2.0 * alpha * np.abs(value) - h * value * value
+
+
+def constrained(
+    scores: np.ndarray, left: np.ndarray, node: Node, signs: np.ndarray | int, rules: Rules, extra_lambda: float
 ) -> np.ndarray:
-    """-inf where a child would be too small."""
+    """Sides whose outputs are clipped to the node's limits, or, out of order, are no split at all."""
+    right = node.sums - left
+    free = [np.nan_to_num(outputs(side, rules, extra_lambda)) for side in (left, right)]
+    kept = [np.clip(value, *node.limits) for value in free]
+    clipped = saved_with(left, kept[0], rules, extra_lambda) + saved_with(right, kept[1], rules, extra_lambda)
+    is_free = (free[0] == kept[0]) & (free[1] == kept[1])
+    scores = np.where(is_free, scores, np.minimum(scores, clipped))
+    return np.where(np.sign(kept[1] - kept[0]) * signs < 0, -np.inf, scores)
+
+
+def allowed_scores(
+    left: np.ndarray, n_left: np.ndarray, node: Node, signs: np.ndarray | int, rules: Rules, extra_lambda: float = 0.0
+) -> np.ndarray:
+    """-inf where a child would be too small, or constraints forbid the split."""
+    n_rows, sums = len(node.rows), node.sums
     least = max(rules.min_hess, np.finfo(np.float64).tiny)
     enough = (n_left >= rules.min_count) & (n_left <= n_rows - rules.min_count)
     if rules.entropy:
         enough &= (weight(left, rules) >= least) & (weight(sums - left, rules) >= least)
     else:
         enough &= np.minimum(left[..., 0], sums[0] - left[..., 0]) >= least / rules.hess_scale
-    return np.where(enough, split_scores(left, sums, rules, extra_lambda), -np.inf)
+    scores = np.where(enough, split_scores(left, sums, rules, extra_lambda), -np.inf)
+    return constrained(scores, left, node, signs, rules, extra_lambda) if rules.monotone else scores
 
 
 def gain_of(best_score: float, node: Node, rules: Rules) -> float:
@@ -146,8 +186,9 @@ def numeric_splits(node: Node, bins: np.ndarray, values: np.ndarray, features: n
     n_missing = (here == 0).sum(axis=0)  # missing values come first in the order
     missing_sums = np.where((n_missing > 0)[:, None], sums[n_missing - 1, np.arange(len(features))], 0)
     n_left = np.arange(1, n + 1)[:, None] + np.zeros_like(n_missing)
-    to_right = allowed_scores(sums - missing_sums, n_left - n_missing, n, node.sums, rules)
-    to_left = allowed_scores(sums, n_left, n, node.sums, rules)
+    signs = np.array(rules.monotone)[features] if rules.monotone else 0
+    to_right = allowed_scores(sums - missing_sums, n_left - n_missing, node, signs, rules)
+    to_left = allowed_scores(sums, n_left, node, signs, rules)
     scores = np.stack([np.where(is_end, to_right, -np.inf), np.where(is_end & (n_missing > 0), to_left, -np.inf)])
     scores = scores.transpose(2, 0, 1)  # (features, missing right or left, boundaries): the order of preference
     splits = []
@@ -178,7 +219,7 @@ def categorical_split(node: Node, bins: np.ndarray, values: np.ndarray, feature:
             keys = sums[:, 1] * rules.grad_scale / (sums[:, 0] * rules.hess_scale + rules.cat_smooth)
     order = np.argsort(keys, kind="stable")
     left, n_left = np.cumsum(sums[order], axis=0), np.cumsum(counts[order])
-    scores = allowed_scores(left, n_left, len(node.rows), node.sums, rules, rules.cat_l2)
+    scores = allowed_scores(left, n_left, node, 0, rules, rules.cat_l2)
     place = int(np.argmax(scores))
     chosen = set(present[order[: place + 1]].tolist())
     if 2 * n_left[place] >= len(node.rows):  # categories without rows here follow the larger child
@@ -193,6 +234,9 @@ def find_best_split(
     too_deep = 0 <= rules.max_depth <= len(node.path)
     if too_deep or len(node.rows) < 2 * rules.min_count:
         return None
+    if rules.sets:
+        meeting = {f for each in rules.sets if node.above <= set(each) for f in each}
+        features = np.array([f for f in features if f in meeting], np.int64)
     ordered = np.array([f for f in features if f not in categorical], np.int64)
     splits = numeric_splits(node, bins, values, ordered, rules) if len(ordered) else []
     splits += [categorical_split(node, bins, values, int(f), rules) for f in features if f in categorical]
@@ -201,6 +245,12 @@ def find_best_split(
         if split.gain > (best.gain if best else -math.inf):
             best = split
     return best
+
+
+def child_limits(limits: tuple[float, float], values: Any, sign: int) -> list[tuple[float, float]]:
+    """Of the left and the right child, whose outputs would be ``values``."""
+    middle = float(np.clip(values, *limits).sum()) / 2
+    return [limits, limits] if sign == 0 else [(limits[0], middle), (middle, limits[1])][::sign]
 
 
 def build_tree(
@@ -219,13 +269,13 @@ def build_tree(
     rows = np.arange(len(bins)) if rows is None else rows
     every_feature = np.arange(bins.shape[1])
 
-    def make(rows: np.ndarray, path: tuple[int, ...]) -> Node:
-        node = Node(rows, values[rows].sum(axis=0), path)
+    def make(rows: np.ndarray, path: tuple[int, ...], above: frozenset[int], limits: tuple[float, float]) -> Node:
+        node = Node(rows, values[rows].sum(axis=0), path, above=above, limits=limits)
         features = every_feature if features_of is None else np.sort(features_of(path))
         node.split = find_best_split(node, bins, values, categorical, features, rules)
         return node
 
-    root = make(rows, ())
+    root = make(rows, (), frozenset(), (-math.inf, math.inf))
     open_leaves, n_leaves = [root], 1  # in the order of their making
     while n_leaves != rules.max_leaves:
         candidates = [leaf for leaf in open_leaves if leaf.split]
@@ -235,7 +285,11 @@ def build_tree(
         open_leaves.remove(leaf)
         assert leaf.split is not None
         is_left = np.isin(bins[leaf.rows, leaf.split.feature], list(leaf.split.goes_left))
-        leaf.children = [make(leaf.rows[is_left], (*leaf.path, 0)), make(leaf.rows[~is_left], (*leaf.path, 1))]
+        sides = [leaf.rows[is_left], leaf.rows[~is_left]]
+        sign = rules.monotone[leaf.split.feature] if rules.monotone else 0
+        limits = child_limits(leaf.limits, [outputs(values[side].sum(axis=0), rules) for side in sides], sign)
+        above = leaf.above | {leaf.split.feature}
+        leaf.children = [make(side, (*leaf.path, i), above, limits[i]) for i, side in enumerate(sides)]
         open_leaves += leaf.children
         n_leaves += 1
     nodes = [root]

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 import pvtree
-from pvtree.cli import main, train
-from pvtree.cli_options import ESTIMATORS, parameters_of
+from pvtree.cli import main
+from pvtree.cli.options import ESTIMATORS, parameters_of
+from pvtree.cli.train import train
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

@@ -35,6 +35,8 @@ from pvtree import (
     GBDTRanker,
     GBDTRegressor,
     RandomForestClassifier,
+    record_evaluation,
+    reset_parameter,
 )
 from pvtree.comm import Solo
 from pvtree.errors import CommunicationError, InvalidDataError, InvalidParameterError, InvalidTypeError
@@ -260,7 +262,13 @@ def test_callbacks_run_once_and_threads_are_the_workers_own(client, cluster, tmp
     fitted = GBDTRegressor(tree_learner="data", **SMALL)
     workers = addresses_of(client)[1:]
     X_dask, y_dask = (on_workers(client, values, workers=workers) for values in (X, y))
-    fitted.fit(X_dask, y_dask, callbacks=[note_iterations(notes)])
+    kept = {}
+    rates = reset_parameter(learning_rate=[0.4, 0.3, 0.2, 0.1])
+    evaluated = {"eval_set": [(X, y)], "eval_names": ["all"]}
+    fitted.fit(X_dask, y_dask, **evaluated, callbacks=[note_iterations(notes), rates, record_evaluation(kept)])
+    assert kept == fitted.evals_result_ and len(kept["all"]["l2"]) == 4  # though a worker called the callbacks
+    here = GBDTRegressor(tree_learner="data", **SMALL).fit(X, y, **evaluated, callbacks=[rates])
+    assert fitted.model_ == here.model_
     assert notes.read_text() == "".join(f"{cluster.pids()[workers[0]]} {i} 1\n" for i in range(4))
 
 

@@ -1,6 +1,6 @@
 """Exported models in other programs, each the real one: treelite, lleaves, SHAP and ONNX.
 
-``pip install -e '.[test,test-interop]'`` brings them along; what is not installed is skipped.
+``make interop`` installs and runs them all; what is not installed is skipped.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("mpi4py")
 sys.path.insert(0, str(Path(__file__).resolve().parent / "comm"))
 
-from mpi_estimators import OF_PARTITION, SIZES, make_cases, outcome
+from mpi_estimators import OF_PARTITION, SIZES, make_cases, outcome, schedules
 from mpi_jobs import outputs, run_to_end, started, wait_for_all_to_end, wait_until
 
 
@@ -64,7 +64,8 @@ def expected(name, size):
         return values.fit(learner=name, options={"n_workers": size}), 0
     if name == "restart":
         return values.fit(learner="serial", options={"n_estimators": 8}), 0
-    return cases()[name].fit(learner="serial", callbacks=[lambda env: calls.append(env.iteration)]), len(calls)
+    counted = [lambda env: calls.append(env.iteration), *schedules(name)]
+    return cases()[name].fit(learner="serial", callbacks=counted), len(calls)
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -13,6 +13,7 @@ from pvtree.errors import (
     InvalidTypeError,
     MissingDependencyError,
     ModelFileError,
+    OutputFileError,
     PeerFailedError,
     PvtreeError,
     WorkerTimeoutError,
@@ -20,6 +21,7 @@ from pvtree.errors import (
 
 if TYPE_CHECKING:
     from pvtree import theory
+    from pvtree.callbacks import checkpoint, early_stopping, log_evaluation, record_evaluation, reset_parameter
     from pvtree.estimators import (
         DecisionTreeClassifier,
         DecisionTreeRegressor,
@@ -29,13 +31,19 @@ if TYPE_CHECKING:
         RandomForestClassifier,
         RandomForestRegressor,
     )
+    from pvtree.files import read_file
+    from pvtree.functional import Booster, CVBooster, Dataset, cv, train
     from pvtree.model import Model
     from pvtree.planning import plan
+    from pvtree.plotting import create_tree_digraph, plot_importance, plot_metric, plot_traffic, plot_tree
 
     __version__: str
 
 __all__ = [
+    "Booster",
+    "CVBooster",
     "CommunicationError",
+    "Dataset",
     "DecisionTreeClassifier",
     "DecisionTreeRegressor",
     "DivergedError",
@@ -48,17 +56,42 @@ __all__ = [
     "MissingDependencyError",
     "Model",
     "ModelFileError",
+    "OutputFileError",
     "PeerFailedError",
     "PvtreeError",
     "RandomForestClassifier",
     "RandomForestRegressor",
     "WorkerTimeoutError",
     "__version__",
+    "checkpoint",
+    "create_tree_digraph",
+    "cv",
+    "early_stopping",
+    "log_evaluation",
     "plan",
+    "plot_importance",
+    "plot_metric",
+    "plot_traffic",
+    "plot_tree",
+    "read_file",
+    "record_evaluation",
+    "reset_parameter",
     "theory",
+    "train",
 ]
 # Where a public name is to be found, if not in pvtree.estimators.
-_HOMES = {"Model": "pvtree.model", "plan": "pvtree.planning"}
+_HOMES = {
+    "Model": "pvtree.model",
+    "plan": "pvtree.planning",
+    "read_file": "pvtree.files",
+    **dict.fromkeys(("Booster", "CVBooster", "Dataset", "cv", "train"), "pvtree.functional"),
+    **dict.fromkeys(
+        ("create_tree_digraph", "plot_importance", "plot_metric", "plot_traffic", "plot_tree"), "pvtree.plotting"
+    ),
+    **dict.fromkeys(
+        ("checkpoint", "early_stopping", "log_evaluation", "record_evaluation", "reset_parameter"), "pvtree.callbacks"
+    ),
+}
 
 
 def __getattr__(name: str) -> Any:

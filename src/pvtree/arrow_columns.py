@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import difflib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pvtree.errors import InvalidDataError, MissingDependencyError
+from pvtree.errors import InvalidDataError, InvalidParameterError, MissingDependencyError
 from pvtree.tables import Scalar
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-DAY = 86_400_000  # milliseconds
+SECONDS_PER_DAY = 86_400
 
 
-def load_pyarrow() -> ModuleType:
+def load_pyarrow(who_needs: str = "Parquet and CSV files need") -> ModuleType:
     try:
         import pyarrow
     except ImportError as error:
         raise MissingDependencyError(
-            f"Reading Parquet files needs pyarrow ({error}); install it: pip install 'pvtree[parquet]'."
+            f"{who_needs} pyarrow ({error}); install it: pip install 'pvtree[parquet]'."
         ) from error
     return pyarrow
 
@@ -46,6 +48,34 @@ def check_same(schema: pa.Schema, path: Path, first: pa.Schema, first_path: Path
         what = "has the columns in another order"
     if what:
         raise InvalidDataError(f"{path} {what}, unlike {first_path}; write all files with the same columns and types.")
+
+
+def check_named(name: str, names: Sequence[str], path: Path) -> None:
+    """A column that the user has named must be there."""
+    if name not in names:
+        near = difflib.get_close_matches(name, names, 1) or [n for n in names if n.lower() == name.lower()]
+        hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(repr, names[:10]))}."
+        raise InvalidParameterError(f"{path} has no column {name!r}; {hint}")
+
+
+def check_present(features: Sequence[str], names: Sequence[str], path: Path) -> None:
+    """The columns that a model was trained on must be there, others may be."""
+    there = set(names)
+    missing = [name for name in features if name not in there]
+    if missing:
+        shown = ", ".join(map(repr, missing[:5])) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
+        raise InvalidDataError(f"{path} lacks {shown}, which the model was trained on; add what is missing.")
+
+
+def check_kind(name: str, kind: pa.DataType, categories: Sequence[Scalar] | None, path: Path) -> None:
+    """Text where numbers were trained on, or the reverse, would be taken for missing values."""
+    are_texts = categories is not None and any(isinstance(value, str) for value in categories)
+    if categories is None and is_text(kind):
+        raise InvalidDataError(f"The column {name!r} of {path} holds text, but the model knows it as numbers; mend it.")
+    if are_texts and not (is_category(kind) or load_pyarrow().types.is_null(kind)):
+        raise InvalidDataError(
+            f"The column {name!r} of {path} holds {kind} values, but the model knows it as text; write it as text."
+        )
 
 
 def type_name(kind: pa.DataType) -> str:
@@ -81,7 +111,7 @@ def fits_float32(kind: pa.DataType) -> bool:
     return is_short or str(kind) in ("float", "halffloat", "bool", "null")
 
 
-def check_type(name: str, kind: pa.DataType, path: Path) -> None:
+def check_type(name: str, kind: pa.DataType, path: Path | str) -> None:
     types = load_pyarrow().types
     is_number = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_boolean(kind)
     is_time = types.is_date(kind) or types.is_timestamp(kind)
@@ -93,7 +123,7 @@ def check_type(name: str, kind: pa.DataType, path: Path) -> None:
 
 
 def as_numbers(column: pa.ChunkedArray) -> np.ndarray:
-    """Floats with NaN for nulls. Dates are days and timestamps seconds since 1970."""
+    """Floats with NaN for nulls. Dates and timestamps are seconds since 1970, whichever of them a file has."""
     arrow = load_pyarrow()
     kind, divisor = column.type, 1
     if arrow.types.is_null(kind):
@@ -101,9 +131,9 @@ def as_numbers(column: pa.ChunkedArray) -> np.ndarray:
     if arrow.types.is_timestamp(kind):
         column, divisor = column.cast(arrow.int64()), UNITS_PER_SECOND[kind.unit]
     elif arrow.types.is_date64(kind):
-        column, divisor = column.cast(arrow.int64()), DAY
+        column, divisor = column.cast(arrow.int64()), UNITS_PER_SECOND["ms"]
     elif arrow.types.is_date32(kind):
-        column = column.cast(arrow.int32())
+        return as_numbers(column.cast(arrow.int32())) * SECONDS_PER_DAY
     if not arrow.types.is_floating(kind):
         column = column.cast(arrow.float32() if fits_float32(kind) else arrow.float64(), safe=False)
     values: np.ndarray = column.to_numpy(zero_copy_only=False)
@@ -117,6 +147,17 @@ def encoded(column: pa.ChunkedArray) -> Iterator[tuple[list[Any], np.ndarray]]:
         coded = chunk if arrow.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
         codes = coded.indices.cast(arrow.int64()).fill_null(-1)
         yield coded.dictionary.to_pylist(), codes.to_numpy(zero_copy_only=False)
+
+
+def count_categories(column: pa.ChunkedArray, name: str) -> Counter[Scalar]:
+    """How often each value occurs; missing ones are not counted."""
+    counts: Counter[Scalar] = Counter()
+    for values, codes in encoded(column):
+        numbers = np.bincount(codes[codes >= 0], minlength=len(values)).tolist()
+        for value, n in zip(values, numbers, strict=True):
+            if n and value is not None and value == value:
+                counts[checked_category(value, name)] += n
+    return counts
 
 
 def bins_of(column: pa.ChunkedArray, bin_of: Mapping[Scalar, int]) -> np.ndarray:

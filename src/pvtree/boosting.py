@@ -28,7 +28,7 @@ class Booster:
         grows_with: Worker | None = None,
     ) -> None:
         """``grows_with`` is who grows the trees, where that is not all of ``worker``'s workers together."""
-        self.shard, self.params, self.team = shard, params, worker.team
+        self.shard, self.team = shard, worker.team
         self.worker = worker if grows_with is None else grows_with
         self.loss = make_loss(params, shard.y, shard.weight, shard.group)
         self.n_outputs = self.loss.n_outputs
@@ -39,6 +39,11 @@ class Booster:
         self.constant_hessian = self.loss.constant_hessian and shard.weight is None
         hessian = "constant" if self.constant_hessian else "real"
         self.maker = GradientTreeMaker(shard, hessian, params, self.worker)
+
+    @property
+    def params(self) -> Params:
+        """The maker's: callbacks may change them between two iterations."""
+        return self.maker.params
 
     def iterations(self, first: int) -> Iterator[list[Tree]]:
         """One list of n_outputs trees after another, without end; ``first`` numbers the first iteration."""

@@ -1,16 +1,33 @@
-"""What runs after every boosting iteration: LightGBM's callback interface and early stopping."""
+"""What runs before or after every boosting iteration: LightGBM's callback interface and its callbacks.
+
+Only worker 0 calls them, so that one worker prints and decides, and tells the others.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pvtree.errors import InvalidParameterError
-from pvtree.params import integer
+from pvtree.aliases import right_names
+from pvtree.errors import InvalidParameterError, InvalidTypeError
+from pvtree.params import RULES, integer, plain
 
 # The training data never decides when to stop: its own metric improves for as long as trees are added.
 TRAINING_NAMES = frozenset({"training", "train"})
+# What the next tree may do differently; the other parameters shaped bins, memory or the agreement between workers.
+CHANGEABLE = (
+    "learning_rate",
+    "max_depth",
+    "min_child_samples",
+    "min_child_weight",
+    "min_split_gain",
+    "reg_alpha",
+    "reg_lambda",
+    "subsample",
+    "subsample_freq",
+)
 
 
 class EvalResult(NamedTuple):
@@ -25,7 +42,7 @@ class EvalResult(NamedTuple):
 class CallbackEnv(NamedTuple):
     """What a callback sees; the fields of LightGBM's, so that callbacks written for it work here."""
 
-    model: Any  # None while training: a model is made of the finished trees only at the end
+    model: Any  # the Training that goes on: a model is made of the finished trees only at the end
     params: Any  # the frozen pvtree.params.Params of this training
     iteration: int  # 0-based; continues an init_model's count
     begin_iteration: int  # first iteration of this training
@@ -42,6 +59,41 @@ class EarlyStopException(Exception):
         self.best_score = list(best_score)  # every result of that iteration
 
 
+class Training:
+    """What a callback may change of the training that it watches."""
+
+    def __init__(self, ensemble: str) -> None:
+        self._ensemble = ensemble
+        self._changes: dict[str, Any] = {}
+
+    def reset_parameter(self, params: Mapping[str, Any]) -> None:
+        """Grow the trees from the next iteration on with other parameters, on all workers."""
+        if self._ensemble == "forest":
+            raise InvalidParameterError(
+                "Parameters change between iterations of boosting only: a forest's trees are grown side by side; "
+                "leave reset_parameter out."
+            )
+        for name, value in changeable(params).items():
+            RULES[name].check(name, value)
+            self._changes[name] = plain(value)
+
+    def take_changes(self) -> dict[str, Any]:
+        """What has been asked for since the last time."""
+        changes, self._changes = self._changes, {}
+        return changes
+
+
+def changeable(params: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters under our names, once all of them may change while a model is trained."""
+    renamed = right_names(params, RULES, "an estimator")
+    for name in renamed:
+        if name not in CHANGEABLE:
+            raise InvalidParameterError(
+                f"{name} cannot change while a model is trained; what can is {', '.join(CHANGEABLE)}."
+            )
+    return renamed
+
+
 class early_stopping:
     """Stop when a metric has not improved for ``stopping_rounds`` iterations on some evaluation set.
 
@@ -51,6 +103,7 @@ class early_stopping:
     If none runs out, the best iteration of the first watched metric is kept.
     """
 
+    order = 30  # after those that only look: the last iteration is theirs, too
     # A training that goes on from a checkpoint shows it the results of past iterations again, so that it remembers
     # what it would have. Callbacks without this attribute are not called again for what is past.
     replays = True
@@ -59,7 +112,7 @@ class early_stopping:
         self,
         stopping_rounds: int,
         first_metric_only: bool = False,
-        verbose: bool = False,
+        verbose: bool = True,
         min_delta: float | Sequence[float] = 0.0,
     ) -> None:
         integer("", 1).check("stopping_rounds", stopping_rounds)
@@ -86,7 +139,7 @@ class early_stopping:
             self._stop(watched[0], "was watched to the last iteration")
 
     def _watched(self, results: list[EvalResult]) -> list[EvalResult]:
-        watched = [EvalResult(*result) for result in results if result[0] not in TRAINING_NAMES]
+        watched = [EvalResult(*result[:4]) for result in results if result[0] not in TRAINING_NAMES]
         if self.first_metric_only:
             watched = [result for result in watched if result.metric_name == watched[0].metric_name]
         return watched
@@ -125,7 +178,105 @@ class early_stopping:
     def _stop(self, result: EvalResult, why: str) -> None:
         best_iteration, best_results = self._best[result.dataset_name, result.metric_name]
         if self.verbose:
-            scores = ", ".join(f"{name} {metric} {value:g}" for name, metric, value, _ in best_results)
+            scores = ", ".join(f"{name} {metric} {value:g}" for name, metric, value, *_ in best_results)
             watched = f"{result.dataset_name} {result.metric_name}"
             print(f"{watched} {why}; the best iteration is {best_iteration + 1}: {scores}")
         raise EarlyStopException(best_iteration, best_results)
+
+
+class log_evaluation:
+    """Print the metrics of every ``period``-th iteration; 0 or less prints nothing.
+
+    ``show_stdv`` adds the standard deviation over the folds of cross-validation.
+    """
+
+    order = 10
+
+    def __init__(self, period: int = 1, show_stdv: bool = True) -> None:
+        integer("", -1).check("period", period)
+        self.period, self.show_stdv = period, show_stdv
+
+    def __call__(self, env: CallbackEnv) -> None:
+        if self.period > 0 and env.evaluation_result_list and (env.iteration + 1) % self.period == 0:
+            shown = "\t".join(map(self._text, env.evaluation_result_list))
+            print(f"[{env.iteration + 1}]\t{shown}", flush=True)
+
+    def _text(self, result: Sequence[Any]) -> str:
+        deviation = f" + {result[4]:g}" if len(result) > 4 and self.show_stdv else ""
+        return f"{result[0]}'s {result[1]}: {result[2]:g}{deviation}"
+
+
+class record_evaluation:
+    """Keep the metrics of every iteration in ``eval_result``: {set: {metric: [value of each iteration]}}."""
+
+    order = 20
+    replays = True
+
+    def __init__(self, eval_result: dict[str, dict[str, list[float]]]) -> None:
+        if not isinstance(eval_result, dict):
+            raise InvalidTypeError(f"eval_result must be a dictionary to write into, got {type(eval_result).__name__}.")
+        self.eval_result = eval_result
+
+    def __call__(self, env: CallbackEnv) -> None:
+        if env.iteration == env.begin_iteration:
+            self.eval_result.clear()
+        for result in env.evaluation_result_list:
+            entry = self.eval_result.setdefault(result[0], {})
+            if len(result) > 4:
+                entry.setdefault(f"{result[1]}-mean", []).append(result[2])
+                entry.setdefault(f"{result[1]}-stdv", []).append(result[4])
+            else:
+                entry.setdefault(result[1], []).append(result[2])
+
+    def finish(self, evals_result: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
+        """The results of the whole training, for processes in which no callback was called."""
+        self.eval_result.clear()
+        self.eval_result.update(
+            {name: {metric: list(values) for metric, values in by.items()} for name, by in evals_result.items()}
+        )
+
+
+class reset_parameter:
+    """Change parameters before each iteration: ``learning_rate=[0.3, 0.2, 0.1]`` or ``learning_rate=f``.
+
+    A list has a value for each iteration, a function is given the number of the iteration, from 0.
+    """
+
+    order = 10
+    before_iteration = True
+
+    def __init__(self, **kwargs: Sequence[Any] | Callable[[int], Any]) -> None:
+        self.schedules = changeable(kwargs)
+        for name, schedule in self.schedules.items():
+            if not callable(schedule) and not isinstance(schedule, list | tuple):
+                raise InvalidTypeError(
+                    f"{name} must be a list with a value for each iteration or a function of its number, "
+                    f"got {schedule!r}."
+                )
+
+    def __call__(self, env: CallbackEnv) -> None:
+        number, n_iterations = env.iteration - env.begin_iteration, env.end_iteration - env.begin_iteration
+        values = {}
+        for name, schedule in self.schedules.items():
+            if callable(schedule):
+                values[name] = schedule(number)
+            elif len(schedule) == n_iterations:
+                values[name] = schedule[number]
+            else:
+                raise InvalidParameterError(
+                    f"{name} must have a value for each of the {n_iterations} iterations, got {len(schedule)} values."
+                )
+        env.model.reset_parameter(values)
+
+
+class checkpoint:
+    """Keep the model in the folder ``directory`` every ``period`` iterations: fit's ``checkpoint`` as a callback."""
+
+    def __init__(self, directory: str | os.PathLike[str], period: int = 10) -> None:
+        if not isinstance(directory, str | os.PathLike):
+            raise InvalidTypeError(f"directory must be the path of a folder, got {directory!r}.")
+        integer("", 1).check("period", period)
+        self.directory, self.period = directory, period
+
+    def __call__(self, env: CallbackEnv) -> None:
+        """Nothing: fit takes it for its arguments ``checkpoint`` and ``checkpoint_freq``."""

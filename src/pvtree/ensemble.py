@@ -12,7 +12,7 @@ import numpy as np
 from pvtree.agreement import tell
 from pvtree.callbacks import EarlyStopException, EvalResult
 from pvtree.certificates import Certificate
-from pvtree.checkpoint import Checkpoint, fingerprint
+from pvtree.checkpoint_file import Checkpoint, fingerprint
 from pvtree.comm import Communicator, Solo, TrafficReport, local, virtual
 from pvtree.comm.traffic import report
 from pvtree.dataset import (
@@ -38,7 +38,7 @@ from pvtree.separate_boosting import count_parallel_trees, make_booster
 from pvtree.skew import warn_if_skewed
 from pvtree.sources import Source, as_source
 from pvtree.team import Team
-from pvtree.watching import Callback, Watch
+from pvtree.watching import NOTHING, Callback, Watch, Word
 from pvtree.worker import Worker
 
 
@@ -224,26 +224,39 @@ def train_worker(
         trees = [] if start is None else list(start.trees)
         history: list[list[EvalResult]] = [] if saved is None else saved.history
         before_trees, n_before = comm.traffic.snapshot(), len(trees)
-        watch = Watch(job, callbacks) if comm.rank == 0 else None
-        ready, seconds = comm.now(), []
+        watch = Watch(job, callbacks, comm.traffic) if comm.rank == 0 else None
+        ready, seconds, ledgers = comm.now(), [], []
         with watch.progress(len(history)) if watch is not None else nullcontext():
-            stop = _agree_to_stop(watch.replay(history) if watch is not None else None, job, comm)
-            while stop is None and len(history) < params.n_estimators:
+            word = _hear(watch.begin(history) if watch is not None else NOTHING, job, comm)
+            while word.stop is None and len(history) < params.n_estimators:
+                if word.changes:
+                    maker.params = replace(maker.params, **word.changes)
                 added = next(iterations)
                 trees.extend(added)
                 seconds.append(comm.now() - ready)
                 history.append(evaluator.evaluate(added, job.first + len(history) + 1))
-                seen_enough = watch.see(job.first + len(history) - 1, history[-1]) if watch is not None else None
-                stop = _agree_to_stop(seen_enough, job, comm)
+                said = watch.see(job.first + len(history) - 1, history[-1]) if watch is not None else NOTHING
+                word = _hear(said, job, comm)
+                ledgers += [comm.traffic.snapshot()] if comm.size > 1 else []
                 if checkpoint is not None and comm.rank == 0 and checkpoint.is_due(len(history)):
                     so_far = job.model(trees, shard.n_all_features, n_outputs, init_score, n_parallel)
                     checkpoint.save(so_far, history, mark)
         maker.strategy.finish_training()
-        traffic = report(comm, before_trees, len(trees) - n_before)
+        traffic = report(comm, before_trees, len(trees) - n_before, ledgers)
         timings = {"binning": binned - began, "training": comm.now() - binned}
     of = maker.strategy
     return Trained(
-        trees, n_outputs, init_score, stop, history, timings, traffic, of.votes, of.certificates, n_parallel, seconds
+        trees,
+        n_outputs,
+        init_score,
+        word.stop,
+        history,
+        timings,
+        traffic,
+        of.votes,
+        of.certificates,
+        n_parallel,
+        seconds,
     )
 
 
@@ -279,10 +292,10 @@ def _iterations(
     return booster.iterations(first), booster.n_outputs, init_score, booster.maker
 
 
-def _agree_to_stop(seen_enough: EarlyStopException | None, job: Job, comm: Communicator) -> EarlyStopException | None:
-    """Worker 0 tells whether its callbacks have seen enough, and which iteration was the best."""
+def _hear(said: Word, job: Job, comm: Communicator) -> Word:
+    """Worker 0 tells whether its callbacks have seen enough, which iteration was the best, and what is to change."""
     if not job.is_watched:
-        return None
-    told = None if seen_enough is None else [seen_enough.best_iteration, seen_enough.best_score]
-    told = tell(told, comm, "metrics")
-    return None if told is None else EarlyStopException(told[0], [EvalResult(*result) for result in told[1]])
+        return NOTHING
+    stop = None if said.stop is None else [said.stop.best_iteration, said.stop.best_score]
+    stop, changes = tell([stop, said.changes], comm, "metrics")
+    return Word(None if stop is None else EarlyStopException(stop[0], [EvalResult(*r) for r in stop[1]]), changes)

@@ -1,15 +1,18 @@
 """The error tree. Every error is one sentence: what is wrong, what is allowed, what to do.
 
-PvtreeError
-├── InvalidParameterError   (ValueError)    a parameter's name or value
-├── InvalidDataError        (ValueError)    X, y, weights, groups
-├── InvalidTypeError        (TypeError)     a parameter or data of the wrong kind
-├── ModelFileError          (ValueError)    a model file that cannot be trusted
-├── MissingDependencyError  (ImportError)   an optional package that is not installed
-└── CommunicationError      (RuntimeError)  workers could not go on together
-    ├── WorkerTimeoutError  (TimeoutError)  a worker did not come in time
-    ├── PeerFailedError                     another worker has failed
-    └── DivergedError                       workers decided differently
+::
+
+    PvtreeError
+    ├── InvalidParameterError   (ValueError)    a parameter's name or value
+    ├── InvalidDataError        (ValueError)    X, y, weights, groups
+    ├── InvalidTypeError        (TypeError)     a parameter or data of the wrong kind
+    ├── ModelFileError          (ValueError)    a model file that cannot be trusted
+    ├── OutputFileError         (OSError)       a file of results that cannot be written
+    ├── MissingDependencyError  (ImportError)   an optional package that is not installed
+    └── CommunicationError      (RuntimeError)  workers could not go on together
+        ├── WorkerTimeoutError  (TimeoutError)  a worker did not come in time
+        ├── PeerFailedError                     another worker has failed
+        └── DivergedError                       workers decided differently
 """
 
 
@@ -31,6 +34,10 @@ class InvalidTypeError(PvtreeError, TypeError):
 
 class ModelFileError(PvtreeError, ValueError):
     """A model file is truncated, altered, of another version, or no model at all."""
+
+
+class OutputFileError(PvtreeError, OSError):
+    """A file of results cannot be written; there is none, or the one that was there before."""
 
 
 class MissingDependencyError(PvtreeError, ImportError):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import secrets
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -35,10 +34,9 @@ _NOT_IN_NAMES = re.compile(r'[\s",:\[\]{}=\\\x00-\x1f]')  # blanks end a name, t
 
 def write(model: Model, path: str | os.PathLike[str], average_output: bool = True) -> None:
     """Replace the file at ``path`` in one step."""
-    target = os.path.realpath(os.fspath(path))
     data = dump(model, average_output).encode("utf-8")
     try:
-        write_at_once(target, data, f"{target}.{secrets.token_hex(8)}.tmp")
+        write_at_once(os.fspath(path), data)
     except OSError as error:
         raise ModelFileError(
             f"Cannot write LightGBM's model file {os.fspath(path)!r} ({error.strerror}); choose a folder "

@@ -74,6 +74,10 @@ def _deciding(params: Params, n_parallel_trees: int) -> dict[str, Any]:
     values = {name: value for name, value in vars(params).items() if name not in _FREE}
     learner = values["tree_learner"]
     values = {name: value for name, value in values.items() if _OF_LEARNER.get(name, learner) == learner}
+    monotone, sets = values.pop("monotone_constraints"), values.pop("interaction_constraints")
+    # Only where there are some: trainings that began when pvtree knew none can go on.
+    values |= {"monotone_constraints": list(monotone)} if monotone else {}
+    values |= {"interaction_constraints": [list(columns) for columns in sets]} if sets else {}
     values["tree_learner"] = "serial" if learner in _EXACT else learner
     if learner == "yu":  # iterations of another number of trees would not fit into one model
         values["the number of workers with rows"] = n_parallel_trees

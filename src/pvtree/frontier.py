@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pvtree.constraints import NO_CONSTRAINTS, Constraints
 from pvtree.dtypes import ENTROPY
 from pvtree.find_split.merging import Elected
 from pvtree.find_split.post import Items
@@ -38,10 +39,13 @@ class Frontier:
     """
 
     def __init__(
-        self, shard: Shard, layout: Layout, n_sampled: int, n_workers: int, pool: tuple[int, int], team: Team
-    ) -> None:
+        self, shard: Shard, layout: Layout, n_sampled: int, n_workers: int, pool: tuple[int, int], team: Team,
+        constraints: Constraints = NO_CONSTRAINTS,
+    ) -> None:  # fmt: skip
         data = shard.data
-        self.memory = TreeMemory(data, layout, data.n_rows, n_sampled, max(1, len(data.block_start) - 1), team)
+        n_groups = max(1, len(data.block_start) - 1)
+        self.memory = TreeMemory(data, layout, data.n_rows, n_sampled, n_groups, team, constraints)
+        self.memory.arrays["first_feature"] = shard.first_feature
         self.memory.make_pools(*pool)
         self.memory.make_evaluation_room(2)
         self.memory.make_node_room(64)
@@ -68,7 +72,7 @@ class Frontier:
         memory.free_all_slots()
         self.tree_features, self.n_rows_here, self.rules = tree_features, n_rows, rules
         self.n_allowed = rules.n_sampled or len(tree_features)
-        memory.arrays["sums"][0] = root_sums
+        memory.begin_root(root_sums)
         n_all = int(root_sums[: memory.layout.n_planes].sum())
         is_open = n_all >= 2 * rules.min_count and rules.max_depth != 0
         memory.nodes[0] = (0, n_rows, 0, 0, n_all, is_open, 1, -1, 0, 0, -np.inf, 0, 0, 0)
@@ -122,13 +126,16 @@ class Frontier:
             self._make_records()
         self.row_node, self.pairs = row_node, pairs
         self.is_open = memory.nodes["is_open"][row_node] == 1
-        if self.rules.n_sampled:
+        a = memory.arrays
+        if self.rules.n_sampled or a["n_set_words"]:
             kernels.draw_features(
                 0, n_rows, row_node, self.first_feature, self.tree_features, self.rules.n_sampled,
-                np.uint64(self.rules.key), memory.nodes, memory.arrays["allowed"],
+                np.uint64(self.rules.key), memory.nodes, a["live_sets"], a["sets_of"], a["allowed"],
             )  # fmt: skip
         else:
-            memory.arrays["allowed"][:n_rows] = memory.arrays["in_tree"]
+            a["allowed"][:n_rows] = a["in_tree"]
+        if a["n_set_words"]:
+            self.n_allowed = int(self.allowed[self.is_open].sum(axis=1).max(initial=0))
 
     @contextmanager
     def looking_at(self, nodes: np.ndarray) -> Iterator[None]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from pvtree.comm import Communicator
+from pvtree.constraints import NO_CONSTRAINTS, Constraints
 from pvtree.dataset import Shard
 from pvtree.dtypes import Layout
 from pvtree.find_split import Strategy
@@ -29,13 +30,13 @@ class FrontierGrower:
 
     def __init__(
         self, shard: Shard, layout: Layout, max_leaves: int, n_sampled: int, team: Team, comm: Communicator,
-        strategy: Strategy,
+        strategy: Strategy, constraints: Constraints = NO_CONSTRAINTS,
     ) -> None:  # fmt: skip
         self.strategy = strategy
         self.usual_gain = -np.inf  # the least gain of the last tree's splits, if its leaf budget was used up
         n_workers = comm.size
         pool = (2 * max_leaves + 2 if max_leaves else 512, POOL_BYTES // comm.n_on_host)
-        self.frontier = Frontier(shard, layout, n_sampled, n_workers, pool, team)
+        self.frontier = Frontier(shard, layout, n_sampled, n_workers, pool, team, constraints)
         self.memory = self.frontier.memory
         n_features = shard.n_all_features
         merged = strategy.n_merged(n_features) * layout.n_planes * self.memory.arrays["stride"] // n_workers

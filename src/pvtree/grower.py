@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from pvtree.constraints import NO_CONSTRAINTS, Constraints
 from pvtree.dtypes import N_BINS, BinnedRows, Layout
 from pvtree.kernels.evaluate import GROUP
 from pvtree.kernels.grow import grow_tree, walk_levels
@@ -24,11 +25,12 @@ class Grower:
     """Grows trees one after another on the same rows, reusing its memory."""
 
     def __init__(
-        self, data: BinnedRows, layout: Layout, n_places: int, max_leaves: int, n_sampled: int, team: Team
-    ) -> None:
+        self, data: BinnedRows, layout: Layout, n_places: int, max_leaves: int, n_sampled: int, team: Team,
+        constraints: Constraints = NO_CONSTRAINTS,
+    ) -> None:  # fmt: skip
         n_groups = max(len(data.block_start) - 1, -(-n_sampled // int(GROUP)))
         singly = 0 < n_sampled < (_SINGLY_BELOW if max_leaves else _SINGLY_BELOW_UNLIMITED) * data.n_features
-        self.memory = TreeMemory(data, layout, n_places, n_sampled, n_groups, team)
+        self.memory = TreeMemory(data, layout, n_places, n_sampled, n_groups, team, constraints)
         self.team = team
         self.families = np.empty(2, FAMILY)
         self.memory.make_evaluation_room(2)
@@ -47,7 +49,7 @@ class Grower:
             memory.make_node_room(most_nodes(n_rows, rules))
             self.record = None
         nodes = memory.nodes
-        memory.arrays["sums"][0] = root_sums
+        memory.begin_root(root_sums)
         nodes[0] = (0, n_rows, 0, 0, n_rows, 1, 1, -1, 0, 0, -np.inf, 0, 0, 0)
         tree, sync = self._tree_record(rules, tree_features)
 

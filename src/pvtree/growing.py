@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from pvtree.binning import Thresholds
+from pvtree.constraints import Constraints
 from pvtree.dataset import Shard
 from pvtree.dtypes import ENTROPY, GRADIENT, N_BINS, Layout
 from pvtree.find_split import make_strategy
 from pvtree.frontier_grower import FrontierGrower
 from pvtree.grower import Grower
+from pvtree.kernels.constraints import keep_in_order
 from pvtree.kernels.quantize import largest_magnitude, pack_classes, pack_gradients
 from pvtree.kernels.route import add_leaf_values, add_routed_values, sum_by_run, sum_upwards
 from pvtree.layouts import MAX_COPIES, class_layout, gradient_layout
@@ -39,13 +41,17 @@ class TreeMaker:
         self.layout, self.params, self.team, self.comm = layout, params, worker.team, worker.by_rows
         self.n_sampled = n_node_features(params, shard.n_all_features)
         self.strategy = make_strategy(params, worker.comm)
+        self.constraints = Constraints.of(params, shard.n_all_features)
         self.grower: Grower | FrontierGrower
         if worker.comm.size == 1:  # all strategies find what the sequential algorithm finds
-            self.grower = Grower(self.data, layout, shard.n_rows, params.num_leaves, self.n_sampled, worker.team)
+            self.grower = Grower(
+                self.data, layout, shard.n_rows, params.num_leaves, self.n_sampled, worker.team, self.constraints
+            )
         else:
             self.grower = FrontierGrower(
-                shard, layout, params.num_leaves, self.n_sampled, worker.team, worker.comm, self.strategy
-            )
+                shard, layout, params.num_leaves, self.n_sampled, worker.team, worker.comm, self.strategy,
+                self.constraints,
+            )  # fmt: skip
         self.memory = self.grower.memory
 
     def _largest(self, *values: float) -> list[float]:
@@ -72,6 +78,11 @@ class TreeMaker:
             key=tree_key(p, number), n_sampled=self.n_sampled, **scales,
         )  # fmt: skip
         return self.grower.grow(n_rows, root_sums, rules, tree_features(p, number, self.n_all_features))
+
+    def _keep_in_order(self, grown: GrownTree, value: np.ndarray) -> None:
+        """Clip the values of all nodes to what monotone constraints allow."""
+        if self.constraints.is_monotone:
+            keep_in_order(grown.feature, grown.left_child, self.constraints.monotone, value)
 
     def _finish(self, grown: GrownTree, value: np.ndarray, weight: np.ndarray) -> Tree:
         """Bins become thresholds, and category sets get a table of their own."""
@@ -176,6 +187,7 @@ class GradientTreeMaker(TreeMaker):
         step = np.sign(g) * np.maximum(np.abs(g) - params.reg_alpha, 0.0)
         curvature = h + params.reg_lambda
         value = np.where(curvature > 0.0, -shrinkage * step / np.where(curvature > 0.0, curvature, 1.0), 0.0)
+        self._keep_in_order(grown, value)
         return grown, self._finish(grown, value[:, None], h)
 
     def _exact_sums(
@@ -238,7 +250,12 @@ class ClassTreeMaker(TreeMaker):
         )  # fmt: skip
         counts = grown.sums[:, layout.n_planes :]
         weight_sum = counts.sum(axis=1)
-        return grown, self._finish(grown, counts / weight_sum[:, None], weight_sum * scale)
+        shares = counts / weight_sum[:, None]
+        if self.constraints.is_monotone:
+            second = shares[:, 1].copy()
+            self._keep_in_order(grown, second)
+            shares = np.column_stack((1.0 - second, second))
+        return grown, self._finish(grown, shares, weight_sum * scale)
 
 
 def thresholds_and_sets(

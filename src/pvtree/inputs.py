@@ -24,7 +24,15 @@ def read_table(X: Any, least_rows: int = 1) -> Any:
     """A Table, DataFrame or 2-D array with at least so many rows and one column, converted no further than that."""
     if isinstance(X, Table):
         return X
-    table = SparseTable.read(X) if is_sparse(X) else X if _is_frame(X) else _as_array(X)
+    if is_sparse(X):
+        X = SparseTable.read(X)
+    elif is_arrow(X) and not _is_frame(X):  # pandas knows Arrow too, but its own arrays are nearer
+        from pvtree.arrow_table import ArrowTable
+
+        X = ArrowTable(X)
+    elif hasattr(X, "collect") and hasattr(X, "collect_schema"):
+        raise InvalidTypeError("X is a lazy frame, whose rows are not there yet; pass X.collect().")
+    table = X if isinstance(X, Table) or _is_frame(X) else _as_array(X)
     if len(table.shape) != 2:
         raise InvalidDataError(
             f"X must be two-dimensional, got shape {table.shape}: Reshape your data with X.reshape(-1, 1) "
@@ -37,11 +45,16 @@ def read_table(X: Any, least_rows: int = 1) -> Any:
     return table
 
 
-def learn_columns(X: Any, table: Any, categorical_feature: Any, max_bin: int, comm: Communicator) -> Columns:
-    """Names and categories of all workers' training data; ``max_bin`` categories at most get a bin of their own."""
+def learn_columns(
+    table: Any, categorical_feature: Any, max_bin: int, comm: Communicator, given_names: Any = "auto"
+) -> Columns:
+    """Names and categories of all workers' training data; ``max_bin`` categories at most get a bin of their own.
+
+    ``given_names`` are for an X that has no names of its own.
+    """
 
     def describe() -> tuple[tuple[str, ...] | None, list[int]]:
-        names = column_names(X)
+        names = _checked_names(given_names, column_names(table), table.shape[1])
         listed = _listed_columns(categorical_feature, names, table.shape[1])
         return names, sorted({*listed, *category_columns(table)})
 
@@ -74,12 +87,12 @@ def encode(table: Any, columns: Columns) -> Any:
     return _encode_by_column(table, columns)
 
 
-def check_columns(X: Any, table: Any, columns: Columns, owner: str) -> None:
+def check_columns(table: Any, columns: Columns, owner: str) -> None:
     """Refuse an X whose columns are not those of fit, in number, name or order."""
     if table.shape[1] != columns.n_features:
         expected = f"{owner} is expecting {columns.n_features} features as input"
         raise InvalidDataError(f"X has {table.shape[1]} features, but {expected}.")
-    names = column_names(X)
+    names = column_names(table)
     if names is None or columns.names is None or names == columns.names:
         return
     missing = [name for name in columns.names if name not in set(names)]
@@ -95,8 +108,9 @@ def check_columns(X: Any, table: Any, columns: Columns, owner: str) -> None:
 def read_like(X: Any, columns: Columns, owner: str) -> np.ndarray:
     """The matrix of an X that must look like the one of fit: for prediction and evaluation."""
     table = read_table(X)
-    check_columns(X, table, columns, owner)
-    return encode(table, columns)
+    check_columns(table, columns, owner)
+    encoded = encode(table, columns)
+    return encoded.matrix() if isinstance(table, Table) else encoded
 
 
 def take_rows(table: Any, keep: np.ndarray) -> Any:
@@ -115,6 +129,24 @@ def column_names(X: Any) -> tuple[str, ...] | None:
             "make them all strings, for example with X.columns = X.columns.astype(str)."
         )
     return tuple(str(name) for name in names) if n_strings else None
+
+
+def is_arrow(X: Any) -> bool:
+    """Whether X hands itself over as an Arrow table, as those of pyarrow, polars and DuckDB do."""
+    return hasattr(X, "__arrow_c_stream__") or hasattr(X, "__arrow_c_array__")
+
+
+def _checked_names(given: Any, own: tuple[str, ...] | None, n_features: int) -> tuple[str, ...] | None:
+    if given is None or (isinstance(given, str) and given == "auto"):
+        return own
+    if isinstance(given, str) or not all(isinstance(name, str) for name in given) or len(set(given)) != n_features:
+        raise InvalidDataError(
+            f"feature_name must be 'auto' or a list of {n_features} different strings, one for each column of X."
+        )
+    names = tuple(given)
+    if own is not None and names != own:
+        raise InvalidDataError("feature_name differs from the names of X's columns; leave it out or rename them.")
+    return names
 
 
 def _is_frame(X: Any) -> bool:

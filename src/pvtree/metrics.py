@@ -242,6 +242,17 @@ ALIASES = {
     "binary_error": ("binary_error", "multi_error"),
     "multi_error": ("multi_error", "binary_error"),
     "ndcg": ("ndcg@10",),
+    # XGBoost's words, and objectives as LightGBM takes them for metrics.
+    "mlogloss": ("multi_logloss", "binary_logloss"),
+    "merror": ("multi_error", "binary_error"),
+    "l2_root": ("rmse",),
+    "regression": ("l2",),
+    "regression_l2": ("l2",),
+    "regression_l1": ("l1",),
+    "binary": ("binary_logloss", "multi_logloss"),
+    "multiclass": ("multi_logloss",),
+    "softmax": ("multi_logloss",),
+    "lambdarank": ("ndcg@10",),
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -176,6 +176,12 @@ class Model:
             importance += np.bincount(tree.feature[inner], weights, minlength=self.n_features)
         return importance
 
+    def tree_text(self, number: int) -> str:
+        """Tree ``number``, from 0, as text: a line for each node, indented by its depth."""
+        from pvtree.tree_text import tree_text
+
+        return tree_text(self, number)
+
     # Import inside: model_file builds models, so it stands on this module.
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model as JSON; the file at `path` is replaced at once or left as it was."""
@@ -207,6 +213,12 @@ class Model:
         from pvtree import import_lightgbm
 
         return import_lightgbm.read(path)
+
+    def to_dot(self, tree_index: int = 0, show_info: Collection[str] | None = None, precision: int = 3) -> str:
+        """A tree as graphviz draws it, in its DOT language; ``show_info`` as of ``pvtree.plot_tree``."""
+        from pvtree.tree_graph import draw, to_dot
+
+        return to_dot(draw(self, tree_index, show_info, precision), f"tree {tree_index}")
 
     def to_json(self) -> str:
         """The text that `save` writes: equal models give equal texts."""

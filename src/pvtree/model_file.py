@@ -6,7 +6,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
 from typing import Any, NoReturn
 
 import numpy as np
@@ -57,10 +56,9 @@ def dump(model: Model) -> str:
 
 def write(model: Model, path: str | os.PathLike[str]) -> None:
     """Replace the file at `path` in one step: a crash leaves the old file or the new one, not a half."""
-    target = os.path.realpath(os.fspath(path))
     data = dump(model).encode("ascii")
     try:
-        write_at_once(target, data, f"{target}.{secrets.token_hex(8)}.tmp")  # a name that no other process takes
+        write_at_once(os.fspath(path), data)
     except OSError as error:
         raise ModelFileError(
             f"Cannot write model file {os.fspath(path)!r} ({error.strerror}); choose a folder "

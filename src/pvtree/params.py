@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from pvtree.aliases import objective_named
 from pvtree.errors import InvalidParameterError, InvalidTypeError
 
 
@@ -55,6 +57,8 @@ class Params:
     n_workers: int = 1
     packs_histograms: bool = True  # False: plain words on the wire, to compare with
     early_stopping_rounds: int = 0  # 0 = off
+    monotone_constraints: tuple[int, ...] = ()  # 1, -1 or 0 of each column; () = none
+    interaction_constraints: tuple[tuple[int, ...], ...] = ()  # sets of columns; () = none
 
 
 @dataclass(frozen=True)
@@ -125,10 +129,11 @@ def objective(*names: str) -> Rule:
     """A named objective of the estimator, None for its default, or a function of the user's own."""
     allowed = " or ".join(repr(name) for name in names) + ", None, or a function f(y_true, y_pred[, weight])"
     return Rule(
-        "The loss to minimise; a function returns (gradient, hessian) of its raw predictions.",
+        "The loss to minimise, by this name or LightGBM's or XGBoost's; a function returns (gradient, hessian) of its "
+        "raw predictions.",
         allowed,
         lambda v: v is None or isinstance(v, str) or callable(v),
-        lambda v: not isinstance(v, str) or v in names,
+        lambda v: not isinstance(v, str) or objective_named(v, names) is not None,
     )
 
 
@@ -158,6 +163,29 @@ def _is_list_of_columns(value: Any) -> bool:
     return isinstance(value, list | tuple | np.ndarray) and all(_is_integer(v) or isinstance(v, str) for v in value)
 
 
+_MONOTONE = Rule(
+    "1 for columns that predictions may only rise with, -1 for those that they may only fall with, 0 for others.",
+    "a list of 1, -1 or 0 for each column, a dict of these by column index or name, or None",
+    lambda v: v is None or (_is_list_of_columns([*v] if isinstance(v, Mapping) else v) and _are_integers(_signs(v))),
+    lambda v: v is None or all(sign in (-1, 0, 1) for sign in _signs(v)),
+)
+
+_INTERACTIONS = Rule(
+    "Sets of columns that may meet: all splits above a leaf are by columns of one set. Columns in no set are not used.",
+    "a list of lists of column indices or names, none of them empty, or None",
+    lambda v: v is None or (isinstance(v, list | tuple) and all(map(_is_list_of_columns, v))),
+    lambda v: v is None or all(len(columns) > 0 for columns in v),
+)
+
+
+def _are_integers(values: list[Any]) -> bool:
+    return all(map(_is_integer, values))
+
+
+def _signs(given: Any) -> list[Any]:
+    return list(given.values() if isinstance(given, Mapping) else given)
+
+
 TREE_LEARNERS = ("serial", "voting", "exact_voting", "data", "quantized", "attribute", "feature")
 SEPARATE_LEARNERS = ("svore", "yu")  # make iterations of boosting of whole trees that workers grow alone
 PARTITION_LEARNERS = ("voting", *SEPARATE_LEARNERS)  # make other trees where rows are spread in another way
@@ -185,6 +213,11 @@ RULES: dict[str, Rule] = {
         lambda v: isinstance(v, bool | np.bool_),
     ),
     "objective": objective("regression", "binary", "multiclass", "lambdarank"),
+    "eval_metric": Rule(
+        "What is measured on eval_set unless fit is told otherwise; None for the objective's own metric.",
+        "a metric's name, a function, a list of these, or None",
+        lambda v: v is None or isinstance(v, str | list | tuple) or callable(v),
+    ),
     "random_state": _SEED,
     "n_jobs": Rule(
         "The number of threads; None and -1 are all cores, -2 all but one.",
@@ -197,6 +230,8 @@ RULES: dict[str, Rule] = {
         integer("Stop when an evaluation metric has not improved for so many iterations.", 1)
     ),
     "categorical_feature": _CATEGORICAL,
+    "monotone_constraints": _MONOTONE,
+    "interaction_constraints": _INTERACTIONS,
     "importance_type": one_of(
         "What feature_importances_ counts: the splits on a feature or their gains.", "split", "gain"
     ),
@@ -240,7 +275,8 @@ def parameter_docs(init: Callable[..., Any], rules: Mapping[str, Rule]) -> str:
         if parameter.name in rules:
             rule = rules[parameter.name]
             lines.append(f"{parameter.name} : {rule.allowed}, default={parameter.default!r}")
-            lines.append(f"    {rule.meaning}")
+            # An attribute's name ends with _, which Sphinx would take for a link.
+            lines.append("    " + re.sub(r"\b\w+_(?!\w)", r"``\g<0>``", rule.meaning))
     return "\n".join(lines)
 
 
@@ -255,14 +291,16 @@ def make_params(values: Mapping[str, Any], n_features: int, **settled: Any) -> P
     if chosen.get("num_leaves") == -1:
         chosen["num_leaves"] = 0
     chosen["early_stopping_rounds"] = chosen.get("early_stopping_rounds") or 0
+    for name in ("monotone_constraints", "interaction_constraints"):  # by name and index: only the data settles them
+        chosen[name] = settled.get(name, ())
     chosen["seed"] = _seed(values.get("random_state"))
     chosen["n_threads"] = n_threads(values.get("n_jobs"))
     if "max_features" in values:
         chosen["colsample_bynode"] = _n_split_features(values["max_features"], n_features) / n_features
-    return Params(**{name: _plain(value) for name, value in chosen.items()})
+    return Params(**{name: plain(value) for name, value in chosen.items()})
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """numpy scalars become Python's: they would travel into model files and kernel signatures otherwise."""
     return value.item() if isinstance(value, np.generic) else value
 

@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pvtree.arrow_columns import (
     as_array,
-    as_numbers,
-    bins_of,
+    check_kind,
+    check_named,
+    check_present,
     check_same,
     check_type,
-    checked_category,
-    encoded,
-    fits_float32,
+    count_categories,
     is_category,
     load_pyarrow,
     pandas_marks,
 )
+from pvtree.arrow_table import Encoder, rows_dtype
 from pvtree.errors import InvalidDataError, InvalidParameterError
-from pvtree.inputs import is_missing
 from pvtree.partition import query_bounds
 from pvtree.sources import ReadColumns, Source
 from pvtree.tables import Columns, Scalar, Table
@@ -38,6 +36,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+BUFFER_BYTES = 2**16  # of every column, where rows are read through all columns
 AT_ONCE = 4  # columns that are there twice, as Arrow reads them and as numbers
 
 
@@ -49,22 +48,30 @@ class Piece:
     row_group: int
     rows: slice | np.ndarray  # places inside the row group, ascending
     n_rows: int
+    owner: Any = field(default=None, compare=False, repr=False)  # whoever deletes a temporary file when it is let go
 
     def take(self, rows: slice | np.ndarray) -> Piece:
         """Some of these rows: a slice with both ends, or a mask."""
         places = np.arange(self.n_rows)[rows]
         if isinstance(self.rows, slice) and isinstance(rows, slice):
             begin = self.rows.start
-            return Piece(self.path, self.row_group, slice(begin + rows.start, begin + rows.stop), len(places))
+            return replace(self, rows=slice(begin + rows.start, begin + rows.stop), n_rows=len(places))
         kept = np.arange(self.rows.start, self.rows.stop) if isinstance(self.rows, slice) else self.rows
-        return Piece(self.path, self.row_group, kept[places], len(places))
+        return replace(self, rows=kept[places], n_rows=len(places))
+
+    def inside(self, start: int, stop: int) -> slice | np.ndarray:
+        """Which of the row group's rows start..stop, counted from ``start``, are of this piece."""
+        if isinstance(self.rows, slice):
+            return slice(max(self.rows.start, start) - start, max(min(self.rows.stop, stop), start) - start)
+        return self.rows[(self.rows >= start) & (self.rows < stop)] - start
 
 
 class ParquetTable(Table):
     """One rank's rows of a Parquet file, or of a folder of them in the order of their names.
 
     Row groups are dealt out in contiguous blocks of about equally many rows; where ``qid`` names a column, a query
-    belongs to the rank that it begins on. All columns but label, weight, qid and a DataFrame's index are features.
+    belongs to the rank that it begins on. All columns but label, weight, qid and a DataFrame's index are features, or
+    those that ``features`` names. ``converted_from`` is the user's file where this one was made from it, by ``owner``.
     """
 
     columns: list[str]
@@ -77,21 +84,28 @@ class ParquetTable(Table):
         qid: str | None = None,
         rank: int = 0,
         size: int = 1,
+        *,
+        features: Sequence[str] | None = None,
+        converted_from: Path | None = None,
+        owner: Any = None,
     ) -> None:
-        self.path = Path(path)
-        paths = find_files(self.path)
+        paths = find_files(Path(path))
+        self.path = converted_from or Path(path)
         self.schema: pa.Schema = read_schema(paths[0])
-        groups = read_row_groups(paths, self.schema)
-        if not groups:
+        groups = read_row_groups(paths, self.schema, owner)
+        if not groups and converted_from is None:
             raise InvalidDataError(f"{self.path} holds no rows; give Parquet files with at least one row.")
         special = [name for name in (label, weight, qid) if name is not None]
         self._check_names(special)
         self.marked, index = pandas_marks(self.schema)
         self.columns = [name for name in self.schema.names if name not in {*special, *index}]
+        if features is not None:
+            check_present(features, self.schema.names, self.path)
+            self.columns = list(features)
         if not self.columns:
             raise InvalidDataError(f"{self.path} holds no columns to learn from beside {', '.join(special)}; add some.")
         for name in self.columns:
-            check_type(name, self.schema.field(name).type, paths[0])
+            check_type(name, self.schema.field(name).type, converted_from or paths[0])
         pieces = deal(groups, rank, size) if qid is None or size == 1 else deal_queries(groups, qid, rank, size)
         self._hold(pieces)
         self.y = self._read_array(label)
@@ -110,15 +124,13 @@ class ParquetTable(Table):
         """How often each value of column j is in this rank's rows; missing ones are not counted."""
         counts: Counter[Scalar] = Counter()
         for piece in self.pieces:
-            for values, codes in encoded(read_column(piece, self.columns[j])):
-                numbers = np.bincount(codes[codes >= 0], minlength=len(values)).tolist()
-                for value, n in zip(values, numbers, strict=True):
-                    if n and not is_missing(value):
-                        counts[checked_category(value, self.columns[j])] += n
+            counts.update(count_categories(read_column(piece, self.columns[j]), self.columns[j]))
         return dict(counts)
 
     def encode(self, columns: Columns) -> ParquetRows:
         """The rows as binning reads them, with the categories that fit has learnt."""
+        for j, name in enumerate(self.columns):
+            check_kind(name, self.schema.field(name).type, columns.categories.get(j), self.path)
         return ParquetRows(self.pieces, self.columns, self.schema, columns.categories)
 
     def take(self, keep: np.ndarray) -> ParquetTable:
@@ -138,10 +150,7 @@ class ParquetTable(Table):
         if twice:
             raise InvalidDataError(f"{self.path} has several columns named {twice[0]!r}; give each its own name.")
         for name in special:
-            if name not in names:
-                near = difflib.get_close_matches(name, names, 1) or [n for n in names if n.lower() == name.lower()]
-                hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(repr, names[:10]))}."
-                raise InvalidParameterError(f"{self.path} has no column {name!r}; {hint}")
+            check_named(name, names, self.path)
             if special.count(name) > 1:
                 raise InvalidParameterError(
                     f"The column {name!r} cannot be two of label, weight and query id; name different columns."
@@ -166,11 +175,10 @@ class ParquetRows(Source):
         schema: pa.Schema,
         categories: Mapping[int, tuple[Scalar, ...]],
     ) -> None:
-        numeric = [schema.field(name).type for j, name in enumerate(names) if j not in categories]
-        dtype = np.dtype(np.float32 if all(map(fits_float32, numeric)) else np.float64)
+        dtype = rows_dtype([schema.field(name).type for name in names], categories)
         super().__init__([piece.n_rows for piece in pieces], len(names), dtype)
         self.pieces, self.names, self.schema, self.categories = list(pieces), list(names), schema, categories
-        self.bin_of = {j: {value: b for b, value in enumerate(cs, start=1)} for j, cs in categories.items()}
+        self.encode_column = Encoder(categories)
 
     @contextmanager
     def reading(self, part: int) -> Iterator[ReadColumns]:
@@ -190,12 +198,25 @@ class ParquetRows(Source):
     def _read_few(self, file: pq.ParquetFile, piece: Piece, features: np.ndarray, matrix: np.ndarray) -> None:
         table = file.read_row_group(piece.row_group, [self.names[j] for j in features], use_threads=False)
         for c, j in enumerate(features.tolist()):
-            column = table.column(self.names[j])
-            values = bins_of(column, self.bin_of[j]) if j in self.bin_of else as_numbers(column)
-            matrix[:, c] = values[piece.rows]
+            matrix[:, c] = self.encode_column(table.column(self.names[j]), j)[piece.rows]
 
     def _whole(self, part: int) -> np.ndarray:
         return super()._whole(part)[:, : self.shape[1]]
+
+    def small_blocks(self, n_rows: int) -> Iterator[np.ndarray]:
+        """The rows in matrices of all columns, with so many rows at most, however long the row groups are."""
+        arrow = load_pyarrow()
+        for piece in self.pieces:
+            with opened(piece.path, BUFFER_BYTES) as file:
+                start = 0
+                for batch in file.iter_batches(n_rows, [piece.row_group], self.names, use_threads=False):
+                    table = arrow.Table.from_batches([batch])
+                    rows = piece.inside(start, start + len(table))
+                    matrix = np.empty((len(table), len(self.names)), self.dtype)
+                    for j, name in enumerate(self.names):
+                        matrix[:, j] = self.encode_column(table.column(name), j)
+                    start += len(table)
+                    yield matrix[rows]
 
     def __getitem__(self, rows: slice) -> ParquetRows:
         keep = np.zeros(len(self), np.bool_)
@@ -221,7 +242,7 @@ def read_schema(path: Path) -> pa.Schema:
         return file.schema_arrow
 
 
-def read_row_groups(paths: Sequence[Path], schema: pa.Schema) -> list[Piece]:
+def read_row_groups(paths: Sequence[Path], schema: pa.Schema, owner: Any = None) -> list[Piece]:
     """All row groups that have rows; every file must have the columns of the first."""
     pieces = []
     for path in paths:
@@ -230,7 +251,7 @@ def read_row_groups(paths: Sequence[Path], schema: pa.Schema) -> list[Piece]:
             for group in range(file.num_row_groups):
                 n_rows = file.metadata.row_group(group).num_rows
                 if n_rows:
-                    pieces.append(Piece(path, group, slice(0, n_rows), n_rows))
+                    pieces.append(Piece(path, group, slice(0, n_rows), n_rows, owner))
     return pieces
 
 
@@ -281,15 +302,20 @@ def cut_pieces(pieces: Sequence[Piece], keep: np.ndarray) -> list[Piece]:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[pq.ParquetFile]:
-    """Each thread opens a file for itself. Whatever pyarrow finds wrong becomes one sentence."""
+def opened(path: Path, buffer_size: int = 0) -> Iterator[pq.ParquetFile]:
+    """Each thread opens a file for itself. Whatever pyarrow finds wrong becomes one sentence.
+
+    With a ``buffer_size`` so many bytes of each column are read at a time, else a row group's column at once.
+    """
     arrow = load_pyarrow()
     from pyarrow import parquet
 
     try:
         stamp = path.stat()
         footer = read_footer(path, stamp.st_mtime_ns, stamp.st_size)
-        with parquet.ParquetFile(path, metadata=footer, memory_map=False, pre_buffer=False) as file:
+        with parquet.ParquetFile(
+            path, metadata=footer, memory_map=False, pre_buffer=False, buffer_size=buffer_size
+        ) as file:
             yield file
     except (arrow.ArrowException, OSError) as error:
         reason = " ".join(str(error).split("\n")[0].split()).rstrip(".")

@@ -179,7 +179,7 @@ def simulate_alpha(
     n_draws: int = 400,
     random_state: int = 0,
 ) -> np.ndarray:
-    """alpha_j(n) by simulation: the share of draws of ``n_rows`` of the given rows with |J_j| > l_j / 3.
+    """alpha_j(n) by simulation: the share of draws of ``n_rows`` of the given rows with ``abs(J_j) > l_j / 3``.
 
     J is the proof's: the local sides' impurity at the local split, less the true sides' at the true split, both
     with the local shares of rows. The given rows stand for the distribution. The proof says that n^(2/3) J converges;
@@ -216,7 +216,7 @@ def _rest_term(data: BinnedData, sums: np.ndarray, true: BestSplits) -> np.ndarr
 def quantization_bias(
     x: np.ndarray, y: np.ndarray, n_bins: int, criterion: str = "entropy", max_bin: int = MOST_BINS
 ) -> float | np.ndarray:
-    """f_j(b) = |IG_j - IG_j^b|: what the best split loses where only ``n_bins`` of ``max_bin`` bins are kept.
+    """``f_j(b) = abs(IG_j - IG_j^b)``: what the best split loses where only ``n_bins`` of ``max_bin`` bins are kept.
 
     The theorem's point: however many rows there are, the gain of the quantized histogram stays away from the true one
     by about this much. Bins are merged to equal mass as tree_learner="quantized" does. A column gives a number, a

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from pvtree.constraints import NO_CONSTRAINTS, Constraints
 from pvtree.dtypes import BLOCK, LANE_STRIDE, N_BINS, BinnedRows, Layout
 from pvtree.kernels.lanes import CHUNK
 from pvtree.kernels.memory import CANDIDATE, NODE, SCRATCH, TREE, fill_record
@@ -66,8 +67,9 @@ class TreeMemory:
     """Arrays that kernels find by their addresses in a record, and a scratch for each thread."""
 
     def __init__(
-        self, data: BinnedRows, layout: Layout, n_places: int, n_sampled: int, n_groups: int, team: Team
-    ) -> None:
+        self, data: BinnedRows, layout: Layout, n_places: int, n_sampled: int, n_groups: int, team: Team,
+        constraints: Constraints = NO_CONSTRAINTS,
+    ) -> None:  # fmt: skip
         self.data, self.layout, self.team = data, layout, team
         self.n_sampled, self.n_groups = n_sampled, n_groups
         n_features = data.n_features
@@ -86,6 +88,9 @@ class TreeMemory:
             "n_planes": layout.n_planes, "n_values": len(layout.shift), "n_fields": layout.n_fields,
             "stride": int(data.n_bins.max(initial=1)) + 1, "n_groups": n_groups, "most_boundaries": int(N_BINS),
             "tree_features": np.empty(n_features, np.int64), "in_tree": np.empty(n_features, np.uint8),
+            "monotone": constraints.monotone, "sets_of": constraints.sets_of, "first_feature": 0,
+            "is_monotone": int(constraints.is_monotone), "n_set_words": constraints.sets_of.shape[1],
+            "n_all_features": max(len(constraints.monotone), len(constraints.sets_of)),
         }  # fmt: skip
         a = self.arrays
         a["least_kept"] = self._least_kept(a["n_bundles"] * layout.n_planes * a["kept_stride"])
@@ -128,7 +133,8 @@ class TreeMemory:
 
     def make_node_room(self, n_nodes: int) -> None:
         """Room for so many nodes, keeping those that are there."""
-        old = {name: self.arrays.get(name) for name in ("left_set", "sums", "left_sums")}
+        names = ("left_set", "sums", "left_sums", "limits", "live_sets")
+        old = {name: self.arrays.get(name) for name in names}
         n_fields = self.layout.n_fields
         nodes = np.zeros(n_nodes, NODE)
         nodes[: len(self.nodes)] = self.nodes
@@ -137,10 +143,18 @@ class TreeMemory:
             "n_nodes": n_nodes, "open_leaves": np.empty(n_nodes, np.int64),
             "left_set": np.zeros((n_nodes, 4), np.uint64), "sums": np.zeros((n_nodes, n_fields), np.int64),
             "left_sums": np.zeros((n_nodes, n_fields), np.int64),
+            "limits": np.zeros((n_nodes if self.arrays["is_monotone"] else 0, 2)),
+            "live_sets": np.zeros((n_nodes, self.arrays["n_set_words"]), np.uint64),
         }  # fmt: skip
         for name, array in old.items():
             if array is not None:
                 self.arrays[name][: len(array)] = array
+
+    def begin_root(self, sums: np.ndarray) -> None:
+        """Node 0 has these sums, any output, and no features above it."""
+        self.arrays["sums"][0] = sums
+        self.arrays["limits"][:1] = -np.inf, np.inf
+        self.arrays["live_sets"][0] = np.iinfo(np.uint64).max
 
     def use_features(self, tree_features: np.ndarray) -> None:
         """The features that the next tree may use, by their numbers on this worker."""
@@ -179,7 +193,7 @@ class TreeMemory:
             "expanded": np.empty(BLOCK * n_fields * LANE_STRIDE if self.data.bundles else 0, np.int64),
             "totals": np.empty(n_fields, np.int64),
             **{name: np.empty(BLOCK, np.int64) for name in ("lane_feature", "lane_count", "lane_total", "lane_bin")},
-            **{name: np.empty(BLOCK) for name in ("lane_best", "lane_below")},
+            **{name: np.empty(BLOCK) for name in ("lane_best", "lane_below", "lane_sign")},
             "found_sums": np.zeros(n_fields, np.int64),
             "found_set": np.zeros(4, np.uint64),
         }

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pvtree import GBDTClassifier, GBDTRanker, GBDTRegressor
+from pvtree import GBDTClassifier, GBDTRanker, GBDTRegressor, record_evaluation, reset_parameter
 from pvtree.errors import CommunicationError, InvalidDataError
 from pvtree.partition import row_bounds
 
@@ -76,6 +76,11 @@ def make_cases() -> dict[str, Case]:
     }  # fmt: skip
 
 
+def schedules(name: str) -> list[Any]:
+    """Callbacks that change what all ranks do."""
+    return [reset_parameter(learning_rate=lambda i: 0.3 / (i + 1))] if name == "classes" else []
+
+
 def outcome(fitted: Any, n_calls: int = 0) -> dict[str, Any]:
     """All that must be the same on every rank, and how often this rank's callback was called."""
     return {
@@ -102,7 +107,10 @@ def fits(folder: Path) -> None:
 
         for name, case in make_cases().items():
             calls: list[int] = []
-            fitted = case.fit(comm, callbacks=[lambda env, calls=calls: calls.append(env.iteration)])
+            recorded: dict[str, Any] = {}
+            counted = [lambda env, calls=calls: calls.append(env.iteration), record_evaluation(recorded)]
+            fitted = case.fit(comm, callbacks=[*counted, *schedules(name)])
+            assert recorded == fitted.evals_result_  # on all ranks, though rank 0 alone has called it
             keep(name, fitted, calls)
         for learner in OF_PARTITION:
             keep(learner, make_cases()["values"].fit(comm, learner, row_bounds(N_ROWS, size)), [])

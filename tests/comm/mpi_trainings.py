@@ -21,7 +21,7 @@ if __name__ == "__main__":
 
 import numpy as np
 
-from pvtree.checkpoint import Checkpoint
+from pvtree.checkpoint_file import Checkpoint
 from pvtree.comm import Communicator, mpi
 from pvtree.dataset import Part, split_by_columns
 from pvtree.ensemble import Job, train_worker

@@ -17,7 +17,7 @@ import pytest
 from mpi_jobs import ENDS_WITHIN, outputs, run_to_end, started, wait_for_all_to_end, wait_until
 from mpi_trainings import CASES, LEARNERS, N_TREES, train_model
 
-from pvtree.checkpoint import Checkpoint
+from pvtree.checkpoint_file import Checkpoint
 from pvtree.comm import Solo, local, mpi
 from pvtree.errors import MissingDependencyError
 

@@ -299,7 +299,10 @@ def test_nodes_draw_the_same_features_however_columns_are_spread(seed: int, n_sa
     for first, stop in pairwise(bounds):
         allowed = np.full((len(paths), stop - first), 7, np.uint8)
         given = tree_features.copy()
-        kernels.draw_features(0, len(paths), row_node, first, given, n_sampled, np.uint64(key), nodes, allowed)
+        kernels.draw_features(
+            0, len(paths), row_node, first, given, n_sampled, np.uint64(key), nodes, np.empty((9, 0), np.uint64),
+            np.empty((0, 0), np.uint64), allowed,
+        )  # fmt: skip
         assert_array_equal(allowed, expected[:, first:stop])
         assert_array_equal(given, tree_features)
 

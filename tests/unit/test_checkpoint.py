@@ -17,7 +17,7 @@ from random_trees import random_model
 
 from pvtree.binning import Thresholds
 from pvtree.callbacks import CallbackEnv, EarlyStopException, EvalResult, early_stopping
-from pvtree.checkpoint import FILE_NAME, PARTIAL, Checkpoint, dump, fingerprint, parse
+from pvtree.checkpoint_file import FILE_NAME, PARTIAL, Checkpoint, dump, fingerprint, parse
 from pvtree.comm import Solo
 from pvtree.comm.local import run
 from pvtree.dataset import Shard

@@ -54,8 +54,8 @@ def test_staged_and_limited_predictions_agree(estimator):
     if hasattr(model, "predict_proba"):
         for stage, probabilities in enumerate(model.staged_predict_proba(X), start=1):
             np.testing.assert_array_equal(model.predict_proba(X, num_iteration=stage), probabilities)
-    with pytest.raises(InvalidParameterError, match="num_iteration must be an integer of at least 1 or None, got 0"):
-        model.predict(X, num_iteration=0)
+    with pytest.raises(InvalidParameterError, match="num_iteration must be an integer of at least -1 or None, got -2"):
+        model.predict(X, num_iteration=-2)
 
 
 def test_raw_scores_of_classifiers():

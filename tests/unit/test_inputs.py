@@ -10,7 +10,7 @@ from pvtree.inputs import Columns, column_names, encode, learn_columns, read_lik
 
 def read(X, categorical_feature="auto", max_bin=255):
     table = read_table(X)
-    columns = learn_columns(X, table, categorical_feature, max_bin, Solo())
+    columns = learn_columns(table, categorical_feature, max_bin, Solo())
     return encode(table, columns), columns
 
 

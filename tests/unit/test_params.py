@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import pvtree
 from pvtree.aliases import check_names
@@ -129,19 +130,53 @@ def test_help_lists_every_parameter(estimator):
         ("loss", "objective"),
     ],
 )
-def test_aliases_are_refused_with_the_right_name(alias, right):
-    expected = f"^{alias} is not a parameter of GBDTClassifier; use {right} instead.$"
-    with pytest.raises(InvalidParameterError, match=expected):
-        pvtree.GBDTClassifier(**{alias: 1})
-    with pytest.raises(InvalidParameterError, match=expected):
-        pvtree.GBDTClassifier().set_params(**{alias: 1})
+def test_synonyms_are_renamed(alias, right):
+    twice = 2 if alias == "gamma" else 1  # XGBoost's gain is half of ours
+    for made in (pvtree.GBDTClassifier(**{alias: 3}), pvtree.GBDTClassifier().set_params(**{alias: 3})):
+        assert made.get_params()[right] == 3 * twice
+        assert clone(made).get_params() == made.get_params()
+        assert alias not in repr(made)
+    both = f"^{right} and {alias} are two names of one parameter of GBDTClassifier; give one of them.$"
+    with pytest.raises(InvalidParameterError, match=both):
+        pvtree.GBDTClassifier(**{right: 3, alias: 3})
 
 
-def test_an_alias_leads_to_the_parameter_that_the_estimator_has():
-    with pytest.raises(InvalidParameterError, match="use max_features instead"):
+def test_what_only_resembles_a_parameter_is_refused():
+    with pytest.raises(InvalidParameterError, match=r"feature_fraction is not .*; use max_features instead"):
         pvtree.DecisionTreeClassifier(feature_fraction=0.5)
+    with pytest.raises(InvalidParameterError, match=r"bagging_seed is not .*; use random_state instead"):
+        pvtree.GBDTRegressor(bagging_seed=1)
+    assert pvtree.DecisionTreeClassifier(colsample_bynode=0.5).max_features == 0.5
     with pytest.raises(InvalidParameterError, match="its parameters are criterion"):
         check_names(["zzz"], ["criterion"], "Tree")
+
+
+def test_what_is_done_anyway_may_be_asked_for():
+    made = pvtree.GBDTClassifier(boosting_type="gbdt", tree_method="hist", missing=np.nan, class_weight=None)
+    assert made.get_params() == pvtree.GBDTClassifier().get_params()
+    with pytest.raises(
+        InvalidParameterError,
+        match=r"^boosting_type='dart' is not done by GBDTClassifier; leave it out, or give 'gbdt' or 'gbrt'\.$",
+    ):
+        pvtree.GBDTClassifier(boosting_type="dart")
+
+
+@pytest.mark.parametrize(
+    ("estimator", "word"),
+    [
+        (pvtree.GBDTClassifier, "binary:logistic"),
+        (pvtree.GBDTClassifier, "multi:softprob"),
+        (pvtree.GBDTRegressor, "reg:squarederror"),
+        (pvtree.GBDTRegressor, "mse"),
+        (pvtree.GBDTRanker, "rank:ndcg"),
+    ],
+)
+def test_objectives_have_words_elsewhere(estimator, word):
+    estimator._rules["objective"].check("objective", word)
+    others = [other for other in (pvtree.GBDTClassifier, pvtree.GBDTRegressor, pvtree.GBDTRanker) if other != estimator]
+    for other in others:
+        with pytest.raises(InvalidParameterError, match="objective must be"):
+            other._rules["objective"].check("objective", word)
 
 
 def test_misspelt_and_misplaced_names():

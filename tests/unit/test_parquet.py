@@ -62,7 +62,7 @@ def expected_numbers(columns: dict[str, pa.Array], categories: dict[str, tuple])
         if isinstance(value, datetime.datetime):
             return (value - datetime.datetime(1970, 1, 1)).total_seconds()
         if isinstance(value, datetime.date):
-            return (value - datetime.date(1970, 1, 1)).days
+            return (value - datetime.date(1970, 1, 1)).days * 86_400
         return float(value)  # type: ignore[arg-type]
 
     return np.array([[number(name, v) for v in column.to_pylist()] for name, column in columns.items()]).T

@@ -101,6 +101,7 @@ MAKES = {
     "attribute": (GBDTClassifier, {"tree_learner": "attribute", "n_workers": 3}),
     "quantized": (GBDTClassifier, {"tree_learner": "quantized", "n_workers": 2, "quantized_bins": 0.01}),
     "bagging": (GBDTClassifier, {"subsample": 0.5, "subsample_freq": 1}),
+    "monotone": (GBDTClassifier, {"monotone_constraints": [1, -1, 0] * 24, "interaction_constraints": [[0, 1, 2, 20]]}),
     "categories": (GBDTClassifier, {"categorical_feature": [0, 13]}),
 }
 

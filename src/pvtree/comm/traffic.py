@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -77,6 +78,8 @@ class TrafficReport:
     calls_per_tree: float  # collectives of one worker, without those before the first tree
     seconds_waiting: float  # the average worker stood so long in collectives
     by_phase: dict[str, PhaseTraffic]  # bytes of all workers, calls of one, seconds of the average worker
+    # Of each phase that sent something: the bytes of all workers together in every iteration of this training.
+    by_iteration: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return (
@@ -88,15 +91,20 @@ class TrafficReport:
     __repr__ = __str__
 
 
-def report(comm: Communicator, before_trees: Traffic, n_trees: int) -> TrafficReport:
+def report(
+    comm: Communicator, before_trees: Traffic, n_trees: int, after_iterations: Sequence[Traffic] = ()
+) -> TrafficReport:
     """Add up the ledgers of all workers; every worker must call it, and all get the same report.
 
     ``before_trees`` is the snapshot taken before the first tree: bins and initial scores are not the trees' cost.
+    ``after_iterations`` are those taken after each iteration.
     """
     now = comm.traffic.snapshot()
     ledgers = np.stack([now.to_array(), (now - before_trees).to_array()])  # (everything or trees, phases, 3)
     with comm.uncounted():
         gathered = comm.allgather(ledgers, "metrics")
+        sent_so_far = np.array([ledger.to_array()[:, 0] for ledger in (before_trees, *after_iterations)])
+        by_iteration = sum(np.diff(own, axis=0) for own in comm.allgather(sent_so_far, "metrics"))
     everything, trees = np.stack(gathered, axis=1)  # both (workers, phases, 3)
     by_phase = {
         phase: PhaseTraffic(int(cost[:, 0].sum()), int(cost[0, 1]), float(cost[:, 2].mean()) / 1e9)
@@ -109,6 +117,11 @@ def report(comm: Communicator, before_trees: Traffic, n_trees: int) -> TrafficRe
         calls_per_tree=calls / comm.size / n_trees if n_trees else 0.0,
         seconds_waiting=sum(cost.seconds for cost in by_phase.values()),
         by_phase=by_phase,
+        by_iteration={
+            phase: tuple(sent.tolist())
+            for phase, sent in zip(PHASES, np.transpose(by_iteration), strict=True)
+            if np.any(sent)
+        },
     )
 
 

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from pvtree import inputs
-from pvtree.aliases import check_names
+from pvtree.aliases import ANYWAY, right_names
 from pvtree.dask_data import is_collection, lazily
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
 from pvtree.params import RULES, Rule, check_values, integer, n_threads, optional, parameter_docs
@@ -23,7 +23,7 @@ from pvtree.user_warnings import warn_user
 if TYPE_CHECKING:
     from pvtree.model import Model
 
-_NUM_ITERATION = optional(integer("How many iterations to predict with.", 1))
+_NUM_ITERATION = optional(integer("How many iterations to predict with; 0 and -1 are all.", -1))
 
 
 def store(estimator: Any, arguments: Mapping[str, Any]) -> None:
@@ -62,7 +62,7 @@ def lazy_on_dask(method: Callable[..., np.ndarray]) -> Callable[..., Any]:
         if getattr(X, "ndim", 2) != 2:
             raise InvalidDataError(f"X must be two-dimensional, but has {X.ndim} dimension(s); pass rows and columns.")
         if X.shape[1] == X.shape[1]:  # or not known before it is computed
-            inputs.check_columns(X, X, columns, type(self).__name__)
+            inputs.check_columns(X, columns, type(self).__name__)
         # As it is now: a later fit makes new attributes, but changes none of these.
         now = copy.copy(self)
         now.n_jobs = 1 if self.n_jobs is None else self.n_jobs
@@ -73,17 +73,30 @@ def lazy_on_dask(method: Callable[..., np.ndarray]) -> Callable[..., Any]:
     return wherever
 
 
-class Estimator(BaseEstimator):
+class RightNames(type(BaseEstimator)):  # type: ignore[misc]
+    """Makes estimators of parameters under any of their names.
+
+    Before __init__, so that what an estimator is made with, shows and is cloned by are our names only.
+    """
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """What help, editors and scikit-learn show: the constructor's, not that of __call__ below."""
+        signature = inspect.signature(cls.__init__)  # type: ignore[misc]
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        parameters = inspect.signature(cls.__init__).parameters  # type: ignore[misc]
+        if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+            kwargs = right_names(kwargs, cls._get_param_names(), cls.__name__, cls._anyway)
+        return super().__call__(*args, **kwargs)
+
+
+class Estimator(BaseEstimator, metaclass=RightNames):
     """Explicit parameters, no surprises: a name that is not one of them never gets past the constructor."""
 
     _rules: ClassVar[Mapping[str, Rule]] = RULES
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        # Before __init__, whose own TypeError could not say which name is right.
-        parameters = inspect.signature(cls.__init__).parameters
-        if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-            check_names(kwargs, cls._get_param_names(), cls.__name__)
-        return super().__new__(cls)
+    _anyway: ClassVar[Mapping[str, tuple[Any, ...]]] = ANYWAY
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -91,8 +104,7 @@ class Estimator(BaseEstimator):
             cls.__doc__ = f"{inspect.cleandoc(cls.__doc__)}\n\n{parameter_docs(cls.__init__, cls._rules)}\n"
 
     def set_params(self, **params: Any) -> Self:
-        check_names(params, self._get_param_names(), type(self).__name__)
-        return super().set_params(**params)
+        return super().set_params(**right_names(params, self._get_param_names(), type(self).__name__, self._anyway))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -125,17 +137,15 @@ class Estimator(BaseEstimator):
     def _raw(self, X: Any, num_iteration: int | None = None) -> np.ndarray:
         """Sum (GBDT) or mean (forest) of the trees' values, (n_rows, n_outputs)."""
         check_is_fitted(self, "model_")
-        _NUM_ITERATION.check("num_iteration", num_iteration)
-        matrix = self._matrix(X)
-        return self.model_.predict_raw(matrix, n_iterations=num_iteration, n_threads=n_threads(self.n_jobs))
+        matrix, n_iterations = self._matrix(X), checked_iterations(num_iteration)
+        return self.model_.predict_raw(matrix, n_iterations=n_iterations, n_threads=n_threads(self.n_jobs))
 
     @lazy_on_dask
     def _contrib(self, X: Any, num_iteration: int | None = None) -> np.ndarray:
         """SHAP values, (n_rows, n_outputs * (n_features + 1)); see ``Model.predict_contrib``."""
         check_is_fitted(self, "model_")
-        _NUM_ITERATION.check("num_iteration", num_iteration)
-        matrix = self._matrix(X)
-        return self.model_.predict_contrib(matrix, n_iterations=num_iteration, n_threads=n_threads(self.n_jobs))
+        matrix, n_iterations = self._matrix(X), checked_iterations(num_iteration)
+        return self.model_.predict_contrib(matrix, n_iterations=n_iterations, n_threads=n_threads(self.n_jobs))
 
     def _staged_raw(self, X: Any) -> Iterator[np.ndarray]:
         check_is_fitted(self, "model_")
@@ -161,6 +171,12 @@ class Estimator(BaseEstimator):
         check_is_fitted(self, "model_")
         self._rules["importance_type"].check("importance_type", self.importance_type)
         return self.model_.feature_importance(self.importance_type)
+
+
+def checked_iterations(num_iteration: int | None) -> int | None:
+    """None for all; 0 as well, which is the best iteration of a training that did not stop early."""
+    _NUM_ITERATION.check("num_iteration", num_iteration)
+    return None if num_iteration is None or num_iteration <= 0 else int(num_iteration)
 
 
 def columns_of(model: Model) -> inputs.Columns:

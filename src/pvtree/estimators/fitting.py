@@ -10,14 +10,15 @@ import numpy as np
 
 from pvtree import inputs, targets
 from pvtree.agreement import all_or_none, check_same
-from pvtree.callbacks import TRAINING_NAMES
+from pvtree.callbacks import TRAINING_NAMES, checkpoint, log_evaluation
 from pvtree.comm import Communicator
 from pvtree.comm.connect import connect
+from pvtree.constraints import read_interactions, read_monotone
 from pvtree.dask_data import is_collection
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
 from pvtree.estimators.base import Estimator, columns_of
 from pvtree.estimators.evaluation import Evaluation, given_sets, read_eval_sets, read_metrics
-from pvtree.params import Rule, integer, make_params, positive
+from pvtree.params import RULES, Rule, integer, make_params, positive
 from pvtree.user_warnings import warn_user
 
 if TYPE_CHECKING:
@@ -40,11 +41,25 @@ class Request:
     timeout: float = 600.0
     checkpoint: Any = None
     checkpoint_freq: int = 10
+    feature_name: Any = "auto"
+    categorical_feature: Any = "auto"
 
     def checked(self) -> Request:
         integer("", 1).check("checkpoint_freq", self.checkpoint_freq)
         _PATH.check("checkpoint", self.checkpoint)
-        return replace(self, callbacks=_checked_callbacks(self.callbacks), init_model=_read_init_model(self.init_model))
+        RULES["categorical_feature"].check("categorical_feature", self.categorical_feature)
+        callbacks = _checked_callbacks(self.callbacks)
+        folders = [callback for callback in callbacks if isinstance(callback, checkpoint)]
+        if len(folders) + (self.checkpoint is not None) > 1:
+            raise InvalidParameterError("checkpoint is given more than once; give it to fit, or one callback of it.")
+        request = replace(
+            self,
+            callbacks=[callback for callback in callbacks if callback not in folders],
+            init_model=_read_init_model(self.init_model),
+        )
+        for folder in folders:
+            request = replace(request, checkpoint=folder.directory, checkpoint_freq=folder.period)
+        return request
 
 
 class Fitting(Estimator):
@@ -53,6 +68,7 @@ class Fitting(Estimator):
     _ensemble: ClassVar[str]
     _has_classes: ClassVar[bool] = False
     _drops_weightless: ClassVar[bool] = True
+    _metric_objective: ClassVar[str | None] = None  # whose metrics may be asked for, if not those of the task
 
     def fit(
         self,
@@ -71,13 +87,18 @@ class Fitting(Estimator):
         timeout: float = 600.0,
         checkpoint: Any = None,
         checkpoint_freq: int = 10,
+        feature_name: Any = "auto",
+        categorical_feature: Any = "auto",
+        verbose: Any = False,
     ) -> Self:
         """Train on X (rows x columns) and y; rows of weight zero are left out.
 
         ``eval_set`` is a list of pairs (X, y) whose metrics are recorded after every iteration,
         ``eval_metric`` a name, a function f(y_true, y_pred[, weight]) -> (name, value, is_higher_better) or a
         list of these. ``callbacks`` are called after every iteration. ``init_model`` (a Model, a fitted
-        estimator or the path of a saved model) is where training goes on from.
+        estimator or the path of a saved model) is where training goes on from. ``feature_name`` names the columns of an
+        X without names, ``categorical_feature`` is for this fit what the parameter is for all. ``verbose`` prints the
+        metrics of every iteration, or of every so many.
 
         On a cluster: with ``comm`` (mpi4py's, such as MPI.COMM_WORLD) every rank calls fit with its own rows, of
         evaluation sets too, and ends with the same model; a Dask array or DataFrame trains on the Dask cluster that
@@ -87,7 +108,8 @@ class Fitting(Estimator):
         """
         request = Request(
             Evaluation(eval_set, eval_names, eval_sample_weight, eval_metric=eval_metric),
-            callbacks, init_model, comm, client, timeout, checkpoint, checkpoint_freq,
+            told(callbacks, verbose), init_model, comm, client, timeout, checkpoint, checkpoint_freq, feature_name,
+            categorical_feature,
         )  # fmt: skip
         return self._fit(X, y, sample_weight, request)
 
@@ -96,10 +118,14 @@ class Fitting(Estimator):
 
         given = Given(X, y, sample_weight, group, qid)
         positive("").check("timeout", request.timeout)
+        if request.evaluation.eval_metric is None:
+            asked = getattr(self, "eval_metric", None)
+            request = replace(request, evaluation=replace(request.evaluation, eval_metric=asked))
         if is_collection(X):
             from pvtree.estimators.on_dask import fit_on_dask
 
-            self._keep(*fit_on_dask(self, given, self._checked(request)))
+            checked = self._checked(request)
+            self._keep(*fit_on_dask(self, given, checked), checked.callbacks)
             return self
         with connect(request.comm, request.timeout) as comm:
 
@@ -112,7 +138,7 @@ class Fitting(Estimator):
             if comm.size > 1:
                 self._check_same_everywhere(checked, comm)
             result, data = self._train(given, sets, checked, comm)
-        self._keep(result, data.columns, data.classes)
+        self._keep(result, data.columns, data.classes, checked.callbacks)
         return self
 
     def _check_same_everywhere(self, request: Request, comm: Communicator) -> None:
@@ -123,6 +149,8 @@ class Fitting(Estimator):
         free = {"n_jobs", "verbosity"}
         settings = {name: _shown(value) for name, value in values.items() if name not in free}
         settings["the number of callbacks"] = str(len(request.callbacks))
+        settings["feature_name"] = _shown(request.feature_name)
+        settings["categorical_feature of fit"] = _shown(request.categorical_feature)
         settings["eval_metric"] = _shown(request.evaluation.eval_metric)
         settings["checkpoint"] = "given" if request.checkpoint is not None else "not given"
         settings["checkpoint_freq"] = str(request.checkpoint_freq)
@@ -138,13 +166,16 @@ class Fitting(Estimator):
         self, given: Given, sets: dict[str, Given], request: Request, comm: Communicator
     ) -> tuple[TrainResult, TrainingData]:
         """What every worker does with the rows that it was given; all get the same result."""
-        from pvtree.checkpoint import Checkpoint  # these import the kernels: not needed to construct or clone
+        from pvtree.checkpoint_file import Checkpoint  # these import the kernels: not needed to construct or clone
         from pvtree.ensemble import train
 
         values, start = self.get_params(deep=False), request.init_model
+        if not isinstance(request.categorical_feature, str):
+            values["categorical_feature"] = request.categorical_feature
         self._check_workers(values, comm)
-        data = self._read_training(given, values, start, comm)
+        data = self._read_training(given, values, start, request.feature_name, comm)
         task = self._task(data.n_classes)
+        values = self._trained_with(values, data.n_classes)
         custom = values.get("objective") if callable(values.get("objective")) else None
         params = make_params(
             values,
@@ -152,6 +183,8 @@ class Fitting(Estimator):
             ensemble=self._ensemble,
             objective=custom or task,
             n_classes=data.n_classes,
+            monotone_constraints=read_monotone(values["monotone_constraints"], data.columns, data.n_classes),
+            interaction_constraints=read_interactions(values["interaction_constraints"], data.columns),
             **self._settled,
         )
         if start is not None:
@@ -161,7 +194,7 @@ class Fitting(Estimator):
             return self._read_target(y, n_rows, data.classes, name)
 
         eval_sets = read_eval_sets(sets, data.columns, read_target, comm)
-        metrics = read_metrics(request.evaluation, task) if eval_sets else []
+        metrics = read_metrics(request.evaluation, self._metric_objective or task) if eval_sets else []
         if params.early_stopping_rounds and all(s.name in TRAINING_NAMES for s in eval_sets):
             raise InvalidDataError(
                 "early_stopping_rounds needs data that is not trained on; pass eval_set=[(X, y)] to fit."
@@ -191,6 +224,10 @@ class Fitting(Estimator):
         """The named objective that says what raw scores mean, whatever function the user trains with."""
         raise NotImplementedError
 
+    def _trained_with(self, values: dict[str, Any], n_classes: int) -> dict[str, Any]:
+        """The parameters as the trainer means them."""
+        return values
+
     @property
     def _settled(self) -> dict[str, Any]:
         """Fields of Params that are no parameters of this estimator."""
@@ -204,7 +241,7 @@ class Fitting(Estimator):
             )
 
     def _read_training(
-        self, given: Given, values: dict[str, Any], start: Model | None, comm: Communicator
+        self, given: Given, values: dict[str, Any], start: Model | None, names: Any, comm: Communicator
     ) -> TrainingData:
         from pvtree.estimators.reading import TrainingData, find_classes, open_rows, read_rows
 
@@ -216,7 +253,7 @@ class Fitting(Estimator):
             classes = find_classes(opened, known, comm)
         # The trees of an earlier model know its categories by their bins, so these must stay.
         columns = (
-            inputs.learn_columns(given.X, opened.table, values["categorical_feature"], values["max_bin"], comm)
+            inputs.learn_columns(opened.table, values["categorical_feature"], values["max_bin"], comm, names)
             if start is None
             else columns_of(start)
         )
@@ -234,8 +271,13 @@ class Fitting(Estimator):
     def _with_queries(self, given: Given, comm: Communicator) -> Given:
         return given
 
-    def _keep(self, result: TrainResult, columns: inputs.Columns, classes: np.ndarray | None) -> None:
+    def _keep(
+        self, result: TrainResult, columns: inputs.Columns, classes: np.ndarray | None, callbacks: list[Any]
+    ) -> None:
         """All fitted attributes at once, so that a fit which fails leaves the estimator as it was."""
+        for callback in callbacks:
+            if hasattr(callback, "finish"):  # worker 0 called it, perhaps in another process
+                callback.finish(result.evals_result)
         self.model_ = result.model
         self.evals_result_ = result.evals_result
         self.best_iteration_ = result.best_iteration
@@ -282,6 +324,13 @@ def _checked_callbacks(callbacks: Any) -> list[Any]:
     if not isinstance(callbacks, list | tuple | set) or not all(callable(c) for c in callbacks):
         raise InvalidTypeError(f"callbacks must be a list of functions, got {callbacks!r}.")
     return list(callbacks)
+
+
+def told(callbacks: Any, verbose: Any) -> Any:
+    """XGBoost's ``verbose`` is LightGBM's log_evaluation."""
+    if not verbose:
+        return callbacks
+    return [*_checked_callbacks(callbacks), log_evaluation(1 if verbose is True else verbose)]
 
 
 def _read_init_model(init_model: Any) -> Model | None:

@@ -7,18 +7,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from pvtree import inputs, targets
+from pvtree.aliases import objective_named
 from pvtree.comm import Communicator
 from pvtree.errors import InvalidDataError
 from pvtree.estimators.base import store
 from pvtree.estimators.evaluation import Evaluation
-from pvtree.estimators.fitting import Fitting, Request
+from pvtree.estimators.fitting import Fitting, Request, told
 from pvtree.estimators.tasks import Classifier, Regressor, Values
 from pvtree.params import RULES, objective
 
 if TYPE_CHECKING:
     from pvtree.estimators.reading import Given
+    from pvtree.functional import Booster
 
 
 class _GBDT(Fitting):
@@ -42,7 +45,10 @@ class _GBDT(Fitting):
         colsample_bynode: float = 1.0,
         max_bin: int = 255,
         objective: Any = None,
+        eval_metric: Any = None,
         categorical_feature: Any = "auto",
+        monotone_constraints: Any = None,
+        interaction_constraints: Any = None,
         early_stopping_rounds: int | None = None,
         importance_type: str = "split",
         random_state: Any = None,
@@ -64,6 +70,19 @@ class _GBDT(Fitting):
                 "subsample does nothing while subsample_freq is 0; set subsample_freq=1 to draw each time."
             )
         return sentences
+
+    @property
+    def booster_(self) -> Booster:
+        """The model with the methods of LightGBM's Booster."""
+        from pvtree.functional import Booster
+
+        check_is_fitted(self, "model_")
+        return Booster.of(self)
+
+    @property
+    def feature_name_(self) -> list[str]:
+        """The names of the columns, or Column_0, Column_1, ..."""
+        return self.booster_.feature_name()
 
 
 class GBDTRegressor(_GBDT, Regressor):
@@ -94,9 +113,9 @@ class GBDTClassifier(_GBDT, Classifier):
     def _task(self, n_classes: int) -> str:
         if self.objective == "binary" and n_classes > 2:
             raise InvalidDataError(f"objective='binary' needs two classes, but y has {n_classes}.")
-        if isinstance(self.objective, str):
-            return self.objective
-        return "binary" if n_classes == 2 else "multiclass"
+        # Other libraries' words for two classes do for more, as they do there.
+        named = objective_named(self.objective, ("binary", "multiclass")) if isinstance(self.objective, str) else None
+        return "binary" if n_classes == 2 and named != "multiclass" else "multiclass"
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Raw scores: log-odds of the second class (n_rows,), or one score per class (n_rows, n_classes)."""
@@ -140,8 +159,11 @@ class GBDTRanker(_GBDT, Values):
         colsample_bynode: float = 1.0,
         max_bin: int = 255,
         objective: Any = None,
+        eval_metric: Any = None,
         lambdarank_truncation_level: int = 30,
         categorical_feature: Any = "auto",
+        monotone_constraints: Any = None,
+        interaction_constraints: Any = None,
         early_stopping_rounds: int | None = None,
         importance_type: str = "split",
         random_state: Any = None,
@@ -193,6 +215,9 @@ class GBDTRanker(_GBDT, Values):
         timeout: float = 600.0,
         checkpoint: Any = None,
         checkpoint_freq: int = 10,
+        feature_name: Any = "auto",
+        categorical_feature: Any = "auto",
+        verbose: Any = False,
     ) -> Self:
         """Train on X (documents x columns) and their relevance y, whole numbers from 0 to 30.
 
@@ -205,6 +230,7 @@ class GBDTRanker(_GBDT, Values):
             raise InvalidDataError("eval_set of a ranker needs its queries; pass eval_group or eval_qid to fit.")
         request = Request(
             Evaluation(eval_set, eval_names, eval_sample_weight, eval_group, eval_qid, eval_metric, eval_at),
-            callbacks, init_model, comm, client, timeout, checkpoint, checkpoint_freq,
+            told(callbacks, verbose), init_model, comm, client, timeout, checkpoint, checkpoint_freq, feature_name,
+            categorical_feature,
         )  # fmt: skip
         return self._fit(X, y, sample_weight, request, group, qid)

@@ -113,7 +113,7 @@ def read_rows(
     """Numbers for everything; a query that is cut between workers comes whole to one of them."""
 
     def read() -> tuple[Any, np.ndarray]:
-        inputs.check_columns(given.X, opened.table, columns, owner)
+        inputs.check_columns(opened.table, columns, owner)
         return inputs.encode(opened.table, columns), read_target(opened.label, opened.n_rows, f"y{given.suffix}")
 
     X, y = all_or_none(read, comm)

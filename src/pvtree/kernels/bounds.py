@@ -2,7 +2,8 @@
 
 A gain is a loss that a split saves: each side takes the leaf value that suits all its rows. Let every worker choose its
 own boundary and its own leaf values, and the sum of what they save is at least as large. So the sum over workers of
-these local bounds is a bound of the global gain (docs/exact-voting.md has the proofs).
+these local bounds is a bound of the global gain (docs/exact-voting.md has the proofs). Constraints only forbid some of
+the splits and leaf values that a bound allows for, so it stays one (see constraints.constrained_score).
 
 What a side saves is measured against the node's own leaf value, the *aim*, known to all. A good split moves one side's
 value above the aim and the other's below it. So there are two bounds: "above" for splits that raise the left side, and

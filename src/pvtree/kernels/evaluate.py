@@ -9,6 +9,7 @@ import numpy as np
 from pvtree.dtypes import BLOCK, ENTROPY, LANE_STRIDE, N_BINS, NONE, ONE, ZERO
 from pvtree.kernels.bounds import bound_feature, bound_lanes, can_bound_lanes
 from pvtree.kernels.bundles import begin_expansion, expand_alone, expand_lanes, expanded_layout, place_of
+from pvtree.kernels.constraints import set_limits
 from pvtree.kernels.few_bins import is_few, least_score, may_split
 from pvtree.kernels.histogram import histogram_of_block, histogram_of_feature, pack_fields, unpack_add
 from pvtree.kernels.intrinsics import float64_at, int64_at, uint8_at, uint32_at, uint64_at
@@ -29,6 +30,9 @@ def search_feature(hist, base, step, is_wide, feature, node, own_score, row, gro
     n_bins = int64_at(tree.n_bins, tree.n_features)[feature]
     is_categorical = uint8_at(tree.is_categorical, tree.n_features)[feature]
     sums = int64_at(tree.sums, (tree.n_nodes, tree.n_fields))[node]
+    if tree.is_monotone:
+        set_limits(node, tree, scratch)
+        scratch.sign = float64_at(tree.monotone, tree.n_all_features)[tree.first_feature + feature]
     gain = best_split_of_feature(
         hist, base, step, is_wide, n_bins, is_categorical, sums, own_score, tree, scratch
     )  # fmt: skip
@@ -66,6 +70,11 @@ def search_lanes(hist, base, lane_step, features, n_lanes, node, own_score, leas
     in_tree = uint8_at(tree.in_tree, tree.n_features)
     allowed = uint8_at(tree.allowed, (tree.n_evaluated, tree.n_features))[row]
     is_categorical = uint8_at(tree.is_categorical, tree.n_features)
+    if tree.is_monotone:
+        set_limits(node, tree, scratch)
+        monotone, sign = float64_at(tree.monotone, tree.n_all_features), float64_at(scratch.lane_sign, BLOCK)
+        for lane in range(BLOCK):
+            sign[lane] = monotone[tree.first_feature + features[lane]] if lane < n_lanes else 0.0
     scores = best_of_lanes(hist, base, lane_step, features, n_lanes, sums, tree, scratch)
     best_lane, best_gain = NONE, least
     for lane in range(n_lanes):
@@ -304,6 +313,8 @@ def evaluate_group(item, tree, families, nodes, best, scratch, bounds):
             for lane in range(n_found):
                 feature = features[lane]
                 if tree.singly:
+                    if feature < 0:  # interaction constraints left fewer to draw
+                        break
                     block, own_lane = place_of(feature, tree)
                     wide_now = histogram_of_feature(
                         bins[block], own_lane, rows, words, planes, start, stop, tree, packed, wide

@@ -9,6 +9,7 @@ import numpy as np
 
 from pvtree.dtypes import BLOCK, N_BINS, NONE, ONE, ZERO
 from pvtree.kernels.bundles import place_of, sides_of_codes
+from pvtree.kernels.constraints import inherit_constraints, permitted_features
 from pvtree.kernels.evaluate import can_split, evaluate_group, is_worth_keeping
 from pvtree.kernels.grow import begin_children, free_parent, free_slot, set_family, take_best, take_slot
 from pvtree.kernels.hashing import hash_pair, sample_features
@@ -19,14 +20,22 @@ from pvtree.kernels.route import fill_sides, mark_sides, scatter
 
 
 @njit
-def draw_features(start, stop, row_node, first_feature, tree_features, n_sampled, key, nodes, allowed):
-    """What each node may use, drawn by the hash of its path from all features, those of other workers included."""
+def draw_features(
+    start, stop, row_node, first_feature, tree_features, n_sampled, key, nodes, live_sets, sets_of, allowed
+):
+    """What each node may use, drawn by the hash of its path from all features, those of other workers included.
+
+    From those that interaction constraints permit: of fewer than ``n_sampled``, and if that is 0, all.
+    """
     chosen = np.empty(n_sampled, np.int64)
     for row in range(start, stop):
         allowed[row, :] = 0
-        sample_features(hash_pair(key, nodes[row_node[row]].path), tree_features, n_sampled, chosen)
-        for i in range(n_sampled):
-            feature = chosen[i] - first_feature
+        features = permitted_features(tree_features, live_sets[row_node[row]], sets_of)
+        if 0 < n_sampled < len(features):
+            sample_features(hash_pair(key, nodes[row_node[row]].path), features, n_sampled, chosen)
+            features = chosen
+        for i in range(len(features)):
+            feature = features[i] - first_feature
             if 0 <= feature < allowed.shape[1]:
                 allowed[row, feature] = 1
 
@@ -38,6 +47,7 @@ def make_children(parents, n_made, trees, nodes, sums, left_sums):
     for i in range(len(parents)):
         parent, left = parents[i], n_made + 2 * i
         begin_children(parent, left, tree.n_fields, nodes, sums, left_sums)
+        inherit_constraints(parent, left, nodes[parent].feature, tree)
         for child in range(left, left + 2):
             nodes[child].n_rows = 0
             for j in range(tree.n_planes):

@@ -12,6 +12,7 @@ import numpy as np
 
 from pvtree.dtypes import N_BINS, NONE, ONE, ZERO
 from pvtree.kernels.bundles import place_of, sides_of_codes
+from pvtree.kernels.constraints import inherit_constraints, permitted_features
 from pvtree.kernels.evaluate import can_split, count_groups, evaluate_group, is_worth_keeping
 from pvtree.kernels.hashing import hash_pair, sample_features
 from pvtree.kernels.intrinsics import int64_at, uint8_at, uint64_at
@@ -73,16 +74,30 @@ def free_slot(slot, is_wide, tree):
 
 @njit
 def choose_features(row, node, tree, nodes):
-    """Draw the node's features by the hash of its path, so that every worker draws the same."""
-    if tree.n_sampled == 0:
+    """Draw the node's features by the hash of its path, so that every worker draws the same.
+
+    From those that interaction constraints permit: of fewer than are to be drawn, all.
+    """
+    if tree.n_sampled == 0 and tree.n_set_words == 0:
         return
     chosen = int64_at(tree.chosen, (tree.n_evaluated, tree.n_sampled))
     allowed = uint8_at(tree.allowed, (tree.n_evaluated, tree.n_features))
     tree_features = int64_at(tree.tree_features, tree.n_tree_features)
     allowed[row, :] = 0
-    sample_features(hash_pair(tree.key, nodes[node].path), tree_features, tree.n_sampled, chosen[row])
-    for i in range(tree.n_sampled):
+    if tree.n_set_words > 0:
+        live_sets = uint64_at(tree.live_sets, (tree.n_nodes, tree.n_set_words))[node]
+        sets_of = uint64_at(tree.sets_of, (tree.n_all_features, tree.n_set_words))
+        tree_features = permitted_features(tree_features, live_sets, sets_of)
+    if tree.n_sampled == 0:
+        for i in range(len(tree_features)):
+            allowed[row, tree_features[i]] = 1
+        return
+    n_drawn = min(tree.n_sampled, np.int64(len(tree_features)))
+    sample_features(hash_pair(tree.key, nodes[node].path), tree_features, n_drawn, chosen[row])
+    for i in range(n_drawn):
         allowed[row, chosen[row, i]] = 1
+    for i in range(n_drawn, tree.n_sampled):
+        chosen[row, i] = NONE
     n = 0
     for feature in range(tree.n_features):  # in rising order, so that ties go to the lower index
         if allowed[row, feature]:
@@ -249,6 +264,7 @@ def make_children(tree, nodes):
     tree.n_leaves += 1
     middle = tree.start + tree.n_left
     begin_children(parent, left, tree.n_fields, nodes, sums, left_sums)
+    inherit_constraints(parent, left, nodes[parent].feature, tree)
     for child in range(left, left + 2):
         nodes[child].start = tree.start if child == left else middle
         nodes[child].stop = middle if child == left else tree.stop

@@ -10,10 +10,20 @@ from typing import Any
 import numba
 from numba.core import event
 
+from pvtree.kernels.compile_lock import alone
+
 
 def njit(function: Callable[..., Any]) -> Any:
     """Compile without the GIL and cache on disk; no fastmath, so that every machine gives the same bits."""
-    return numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    kernel: Any = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    compile_or_load, cache = kernel.compile, kernel._cache
+
+    def compile_alone(signature: Any) -> Any:
+        with alone(cache.cache_path, cache._impl.filename_base):
+            return compile_or_load(signature)
+
+    kernel.compile = compile_alone
+    return kernel
 
 
 class _CompileNotice(event.Listener):

@@ -10,10 +10,10 @@ import math
 
 import numpy as np
 
-from pvtree.dtypes import BLOCK, COUNT_BITS, NONE, ONE, ZERO
+from pvtree.dtypes import BLOCK, COUNT_BITS, N_BINS, NONE, ONE, ZERO
 from pvtree.kernels.intrinsics import float64_at, int64_at
 from pvtree.kernels.jit import njit
-from pvtree.kernels.split import boundary_step, gradient_bits, heavy_from
+from pvtree.kernels.split import boundary_step, constrain_scores, gradient_bits, heavy_from
 
 # Boundaries of 16 lanes that are looked at together: sums and scores of these stay in the first-level cache. A group of
 # bins that ballots may look into must not have more.
@@ -108,7 +108,33 @@ def collect_lanes(hist, base, lane_step, n_lanes, features, n_rows, tree, total,
 
 
 @njit
-def score_lanes(sums, n_rows, tree, tile, scores, best):
+def constrain_lanes(sums, tree, tile, scratch, scores):
+    """Of the tile's scores, what monotone constraints leave: lane by lane, as of a single feature.
+
+    The same function as there, because a second one for whole tiles would take seconds to compile.
+    """
+    sign = float64_at(scratch.lane_sign, BLOCK)
+    hess_left, grad_left = float64_at(scratch.hess_left, N_BINS), float64_at(scratch.grad_left, N_BINS)
+    own = float64_at(scratch.scores, N_BINS)
+    h_shift, h_mask, g_shift = gradient_bits(tree)
+    g_total, h_total = np.float64(sums[tree.n_fields - 1]), np.float64(sums[tree.hess_field])
+    penalty, alpha = tree.reg_lambda / tree.hess_scale, tree.reg_alpha / tree.grad_scale
+    n = np.int64(len(tile)) // BLOCK
+    for lane in range(BLOCK):
+        scratch.sign = sign[lane]
+        if sign[lane] == 0.0 and scratch.low == -math.inf and scratch.high == math.inf:
+            continue
+        for i in range(n):
+            word = tile[i * BLOCK + lane]
+            hess_left[i], grad_left[i] = (word >> h_shift) & h_mask, word >> g_shift
+            own[i] = scores[i * BLOCK + lane]
+        constrain_scores(n, hess_left, grad_left, g_total, h_total, penalty, alpha, scratch, own)
+        for i in range(n):
+            scores[i * BLOCK + lane] = own[i]
+
+
+@njit
+def score_lanes(sums, n_rows, tree, tile, scratch, scores, best):
     """best[lane] = the largest GL^2/(HL+lambda) + GR^2/(HR+lambda) of the tile's boundaries that is larger yet."""
     h_shift, h_mask, g_shift = gradient_bits(tree)
     g_total, h_total = np.float64(sums[tree.n_fields - 1]), np.float64(sums[tree.hess_field])
@@ -127,6 +153,8 @@ def score_lanes(sums, n_rows, tree, tile, scores, best):
         # Unsigned, a count below ``least`` is a huge number: one comparison checks both ends.
         enough &= np.uint64((word & _COUNT_MASK) - least) <= span
         scores[i] = score if enough else -math.inf
+    if tree.is_monotone:
+        constrain_lanes(sums, tree, tile, scratch, scores)
     for start in range(0, len(scores), BLOCK):
         row = scores[start:][:BLOCK]
         for lane in range(BLOCK):
@@ -163,5 +191,5 @@ def best_of_lanes(hist, base, lane_step, features, n_lanes, sums, tree, scratch)
             most, more = collect_lanes(
                 hist, base, lane_step, n_lanes, features, n_rows, tree, total, next_bin, count, tile
             )
-            score_lanes(sums, n_rows, tree, tile[: most * BLOCK], scores[: most * BLOCK], best)
+            score_lanes(sums, n_rows, tree, tile[: most * BLOCK], scratch, scores[: most * BLOCK], best)
     return best

@@ -41,6 +41,11 @@ TREE = np.dtype(
         ("chosen", _ADDRESS),  # int64 (n_evaluated, n_sampled): the same as lists
         ("open_leaves", _ADDRESS),  # int64 (n_nodes,)
         ("sums", _ADDRESS),  # int64 (n_nodes, n_fields)
+        # Constraints: see constraints.py.
+        ("monotone", _ADDRESS),  # float64 (n_all_features,): 1, -1 or 0; empty where is_monotone is 0
+        ("limits", _ADDRESS),  # float64 (n_nodes, 2): the lowest and the highest output of each node
+        ("sets_of", _ADDRESS),  # uint64 (n_all_features, n_set_words): the sets that a feature is in, a bit each
+        ("live_sets", _ADDRESS),  # uint64 (n_nodes, n_set_words): the sets with all features above a node
         ("left_sums", _ADDRESS),  # int64 (n_nodes, n_fields)
         ("left_set", _ADDRESS),  # uint64 (n_nodes, 4)
         ("best_sums", _ADDRESS),  # int64 (n_evaluated * n_groups, n_fields): of the candidates
@@ -53,6 +58,8 @@ TREE = np.dtype(
         ("n_narrow_slots", _INT), ("n_wide_slots", _INT), ("n_tree_features", _INT), ("n_groups", _INT),
         ("n_nodes", _INT), ("n_evaluated", _INT),
         ("bundled", _INT), ("n_bundles", _INT), ("kept_stride", _INT),  # n_features and stride where nothing is bundled
+        ("is_monotone", _INT), ("n_set_words", _INT), ("n_all_features", _INT),  # those of other workers included
+        ("first_feature", _INT),  # the number among all of this worker's own first one
         ("singly", _INT),  # 1: look at the chosen features one by one, keep no histograms
         ("least_kept", _INT),  # rows from which on a node's histogram is kept: see evaluate.is_worth_keeping
         ("most_boundaries", _INT),  # of a feature with more bins, some boundaries are left out: see split.boundary_step
@@ -130,9 +137,12 @@ SCRATCH = np.dtype(
         ("lane_bin", _ADDRESS),  # int64 (BLOCK,)
         ("lane_best", _ADDRESS),  # float64 (BLOCK,)
         ("lane_below", _ADDRESS),  # float64 (BLOCK,)
+        ("lane_sign", _ADDRESS),  # float64 (BLOCK,): the monotone constraint of each lane
         ("found_sums", _ADDRESS),  # int64 (n_fields,): left-hand sums of the split found last, ...
         ("found_set", _ADDRESS),  # uint64 (4,): ... its categories, ...
         ("split_bin", _INT), ("default_left", _INT),  # ... and the rest of it
+        # With monotone constraints: limits of the node under search, and the sign of the feature.
+        ("low", _FLOAT), ("high", _FLOAT), ("sign", _FLOAT),
     ],
     align=True,
 )  # fmt: skip

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from pvtree.dtypes import COUNT_BITS, ENTROPY, N_BINS, NONE, ONE, ZERO
+from pvtree.kernels.constraints import constrained_class_score, constrained_score
 from pvtree.kernels.elementary import log
 from pvtree.kernels.histogram import unpack_add
 from pvtree.kernels.intrinsics import float64_at, int64_at, uint64_at
@@ -220,8 +221,20 @@ def best_gradient_boundary(n, sums, extra_lambda, tree, scratch):
         score = (gl * gl * hr + gr * gr * hl) / (hl * hr)
         enough = (hess_left[i] >= least) & (h_total - hess_left[i] >= least)
         scores[i] = score if enough else -math.inf
+    if tree.is_monotone:
+        constrain_scores(n, hess_left, grad_left, g_total, h_total, penalty, alpha, scratch, scores)
     best = first_maximum(scores, n)
     return best, scores[best] if best >= 0 else -math.inf
+
+
+@njit
+def constrain_scores(n, hess_left, grad_left, g_total, h_total, penalty, alpha, scratch, scores):
+    for i in range(n):
+        if scores[i] > -math.inf:
+            scores[i] = constrained_score(
+                scores[i], grad_left[i], hess_left[i] + penalty, g_total - grad_left[i],
+                h_total - hess_left[i] + penalty, alpha, scratch.low, scratch.high, scratch.sign,
+            )  # fmt: skip
 
 
 @njit
@@ -240,6 +253,12 @@ def best_entropy_boundary(n, sums, tree, scratch):
             score += x_log_x(on_left, table) + x_log_x(on_right, table)
         score -= x_log_x(n_left, table) + x_log_x(n_right, table)
         enough = min(n_left, n_right) * tree.hess_scale >= tree.min_hess
+        if enough and tree.is_monotone:  # of two classes, the last fields
+            a, b = tree.n_fields - 2, tree.n_fields - 1
+            score = constrained_class_score(
+                score, (left[a, i], left[b, i]), (sums[a] - left[a, i], sums[b] - left[b, i]), scratch.low,
+                scratch.high, scratch.sign,
+            )  # fmt: skip
         if enough and score > best_score:
             best, best_score = i, score
     return best, best_score

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import click
 
+from pvtree.cli.config import config_option
+from pvtree.cli.data_options import PATH, model_option
+
 
 @click.command()
-@click.option("--model", default="model.json", show_default=True, metavar="FILE", help="A model that pvtree has saved.")
-@click.option("--output", required=True, metavar="FILE", help="Where the other format is written.")
+@config_option
+@model_option
+@click.option("--output", required=True, type=PATH, metavar="FILE", help="Where the other format is written.")
 @click.option("--format", "kind", default="lightgbm", show_default=True, type=click.Choice(["lightgbm"]), help="Which.")
 @click.option(
     "--average-output/--no-average-output",

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
+
+from pvtree.cli.columns import ColumnSets, Signs
 
 TASKS = ("classification", "regression", "ranking")
 ENSEMBLES = ("gbdt", "forest", "tree")
@@ -36,10 +39,19 @@ class Words(click.ParamType):
 
 
 TYPES = {"int": click.INT, "int | None": click.INT, "float": click.FLOAT, "str": click.STRING, "bool": click.BOOL}
-SPECIAL = {"max_features": Words(), "top_k": Words(), "random_state": click.INT, "objective": click.STRING}
+SPECIAL = {
+    "max_features": Words(),
+    "top_k": Words(),
+    "random_state": click.INT,
+    "objective": click.STRING,
+    "monotone_constraints": Signs(),
+    "interaction_constraints": ColumnSets(),
+}
 # What a parameter takes on the command line, where that is less than in Python.
 TAKES = {
     "categorical_feature": "names or numbers of columns, with commas between them",
+    "monotone_constraints": "a sign for each column, such as 1,-1,0, or those of some, such as age:1,3:-1",
+    "interaction_constraints": "sets of names or numbers of columns, such as 0,1;2,3",
     "objective": "a named objective of the task",
     "random_state": "an integer of at least 0",
     "max_features": "sqrt, log2, none, an integer of at least 1, or a fraction such as 0.5",
@@ -62,14 +74,20 @@ def make_option(name: str, parameter: inspect.Parameter) -> Callable[..., Any]:
         return click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=f"{rule.meaning} {default_text(name)}.")
     names = ("--workers", flag) if name == "n_workers" else (flag,)
     kind = SPECIAL.get(name) or TYPES.get(str(parameter.annotation), click.STRING)
-    return click.option(*names, name, type=kind, default=None, help=text)
+    known = re.findall(r"'(\w+)'", rule.allowed)
+
+    def complete(_ctx: click.Context, _option: click.Parameter, incomplete: str) -> list[str]:
+        return [word for word in known if word.startswith(incomplete)]
+
+    return click.option(*names, name, type=kind, default=None, help=text, shell_complete=complete)
 
 
 def all_parameters() -> dict[str, inspect.Parameter]:
     found: dict[str, inspect.Parameter] = {}
     for estimator in ESTIMATORS.values():
         for name, parameter in parameters_of(estimator).items():
-            found.setdefault(name, parameter)
+            if name != "eval_metric":  # the command has an option of its own, which may be repeated
+                found.setdefault(name, parameter)
     return found
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from pvtree.cli.config import config_option
+
 UNITS = {"": 1.0, "b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12, "kib": 2.0**10, "mib": 2.0**20,
          "gib": 2.0**30, "tib": 2.0**40}  # fmt: skip
 
@@ -40,6 +42,7 @@ class Size(click.ParamType):
 
 
 @click.command()
+@config_option
 @click.option("--rows", required=True, type=Count(), help="Rows of all machines together, such as 1e9.")
 @click.option("--attributes", required=True, type=Count(), help="Columns that trees may split by.")
 @click.option("--machines", default=8, show_default=True, type=Count(), help="Machines at hand.")

@@ -1,0 +1,122 @@
+"""Arrow tables in memory, whoever made them (pyarrow, polars, DuckDB, ...), read a few columns at a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pvtree.arrow_columns import (
+    as_numbers,
+    bins_of,
+    check_type,
+    count_categories,
+    fits_float32,
+    is_category,
+    load_pyarrow,
+    pandas_marks,
+)
+from pvtree.errors import InvalidDataError, InvalidTypeError
+from pvtree.sources import ReadColumns, Source
+from pvtree.tables import Columns, Scalar, Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PART_ROWS = 2**16  # of which 16 columns are there as numbers at a time: 8 MB a thread
+
+
+class ArrowTable(Table):
+    """A table whose columns stay where they are; each becomes numbers when it is binned."""
+
+    columns: list[str]
+
+    def __init__(self, X: Any) -> None:
+        arrow = load_pyarrow("Tables of Arrow, polars and the like need")
+        try:
+            table: pa.Table = arrow.table(X)
+        except (arrow.ArrowException, TypeError, ValueError) as error:
+            raise InvalidTypeError(
+                f"X cannot be read as an Arrow table ({str(error).rstrip('.')}); pass a table with named columns."
+            ) from error
+        _, index = pandas_marks(table.schema)
+        self._hold(table.drop_columns([name for name in table.column_names if name in index]) if index else table)
+        twice = [name for name, n in Counter(self.columns).items() if n > 1]
+        if twice:
+            raise InvalidDataError(f"X has several columns named {twice[0]!r}; give each its own name.")
+        for field in table.schema:
+            check_type(field.name, field.type, "X")
+
+    def _hold(self, table: pa.Table) -> None:
+        self.table = table
+        self.columns = list(table.column_names)
+        self.shape = (table.num_rows, table.num_columns)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def category_columns(self) -> list[int]:
+        """Columns of text and of Arrow's dictionaries, and those that pandas has marked."""
+        marked, _ = pandas_marks(self.table.schema)
+        return [j for j, f in enumerate(self.table.schema) if is_category(f.type) or f.name in marked]
+
+    def count_values(self, j: int) -> dict[Scalar, int]:
+        return dict(count_categories(self.table.column(j), self.columns[j]))
+
+    def encode(self, columns: Columns) -> ArrowRows:
+        return ArrowRows(self.table, columns.categories)
+
+    def take(self, keep: np.ndarray) -> ArrowTable:
+        kept = object.__new__(ArrowTable)
+        kept._hold(self.table.filter(load_pyarrow().array(keep)))
+        return kept
+
+
+class ArrowRows(Source):
+    """The rows of an Arrow table in parts that are small as numbers, too."""
+
+    def __init__(self, table: pa.Table, categories: Mapping[int, tuple[Scalar, ...]]) -> None:
+        starts = range(0, max(1, table.num_rows), PART_ROWS)
+        part_rows = [min(PART_ROWS, table.num_rows - start) for start in starts]
+        super().__init__(part_rows, table.num_columns, rows_dtype(table.schema.types, categories))
+        self.table, self.categories = table, categories
+        self.encode_column = Encoder(categories)
+
+    @contextmanager
+    def reading(self, part: int) -> Iterator[ReadColumns]:
+        start, stop = self.bounds[part : part + 2].tolist()
+
+        def read(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            # Column after column, as they come. Never a single one, which numba would take for another layout.
+            matrix = np.empty((stop - start, max(2, len(features))), self.dtype, order="F")
+            for c, j in enumerate(features.tolist()):
+                matrix[:, c] = self.encode_column(self.table.column(j).slice(start, stop - start), j)
+            return matrix, np.arange(len(features))
+
+        yield read
+
+    def _whole(self, part: int) -> np.ndarray:
+        return super()._whole(part)[:, : self.shape[1]]
+
+    def __getitem__(self, rows: slice) -> ArrowRows:
+        start, stop, _ = rows.indices(len(self))
+        return ArrowRows(self.table.slice(start, max(0, stop - start)), self.categories)
+
+
+class Encoder:
+    """Columns of Arrow tables to what binning reads: numbers as they are, categories as the bins fit gave them."""
+
+    def __init__(self, categories: Mapping[int, tuple[Scalar, ...]]) -> None:
+        self.bin_of = {j: {value: b for b, value in enumerate(cs, start=1)} for j, cs in categories.items()}
+
+    def __call__(self, column: pa.ChunkedArray, j: int) -> np.ndarray:
+        return bins_of(column, self.bin_of[j]) if j in self.bin_of else as_numbers(column)
+
+
+def rows_dtype(types: Sequence[pa.DataType], categories: Mapping[int, tuple[Scalar, ...]]) -> np.dtype:
+    """float32 where that loses nothing."""
+    numeric = [kind for j, kind in enumerate(types) if j not in categories]
+    return np.dtype(np.float32 if all(map(fits_float32, numeric)) else np.float64)

@@ -1,0 +1,90 @@
+"""``--config FILE``: options from a TOML file. What the command line says wins."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from pvtree.cli.commands import COMMANDS, cli
+
+
+def read_config(ctx: click.Context, _option: click.Parameter, path: str | None) -> None:
+    """Make the file's values the defaults of the options that are read after this one."""
+    if path is None:
+        return
+    try:
+        with open(path, "rb") as file:
+            told = tomllib.load(file)
+    except OSError as error:
+        raise click.UsageError(f"The config file {path} cannot be read ({error.strerror}); check the path.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"The config file {path} is no TOML ({str(error).rstrip('.')}); mend it.") from error
+    command = ctx.command
+    common = {key: value for key, value in told.items() if not isinstance(value, dict)}
+    sections = {key: value for key, value in told.items() if isinstance(value, dict)}
+    for name in sections:
+        if name not in COMMANDS:
+            raise click.UsageError(f"{path} has a section [{name}]; {_hint(name, COMMANDS)}")
+    mine = sections.get(str(command.name), {})
+    _check_keys(mine, _keys(command), f"{path}, section [{command.name}],")
+    if not common.keys() <= _keys(command).keys():  # keys outside of sections may be for other commands
+        _check_keys(common, _all_keys(ctx), path)
+    keys = _keys(command)
+    options = {str(option.name): option for option in command.params}
+    ctx.default_map = {
+        keys[key]: _as_option(value, options[keys[key]]) for key, value in {**common, **mine}.items() if key in keys
+    }
+
+
+def config_option(command: Any) -> Any:
+    return click.option(
+        "--config",
+        type=click.Path(readable=False),
+        metavar="FILE",
+        is_eager=True,  # so that its values are there before the other options are looked at
+        expose_value=False,
+        callback=read_config,
+        help="Options in a TOML file; those on the command line win.",
+    )(command)
+
+
+def _keys(command: click.Command) -> dict[str, str]:
+    """How options may be written in a file, and the names that click knows them by."""
+    keys = {}
+    for option in command.params:
+        for flag in [*option.opts, option.name or ""]:
+            if option.name not in (None, "config", "help"):
+                keys[flag.lstrip("-")] = str(option.name)
+                keys[flag.lstrip("-").replace("-", "_")] = str(option.name)
+    return keys
+
+
+def _all_keys(ctx: click.Context) -> dict[str, str]:
+    commands = (cli.get_command(ctx, name) for name in COMMANDS)
+    return {key: name for command in commands if command is not None for key, name in _keys(command).items()}
+
+
+def _check_keys(given: Iterable[str], known: Iterable[str], where: str) -> None:
+    known = list(known)
+    for key in given:
+        if key not in known:
+            raise click.UsageError(f"{where} has the key {key!r}; {_hint(key, known)}")
+
+
+def _hint(word: str, known: Iterable[str]) -> str:
+    known = sorted({each.replace("_", "-") for each in known})
+    near = difflib.get_close_matches(word.replace("_", "-"), known, 1)
+    return f"did you mean {near[0]!r}?" if near else f"it may have {', '.join(known[:40])}."
+
+
+def _as_option(value: Any, option: click.Parameter) -> Any:
+    """A list is what an option takes that may be repeated, or has commas between its values."""
+    if isinstance(value, list) and not option.multiple:
+        return ",".join(map(str, value))
+    if isinstance(value, str | int | float) and option.multiple:
+        return [value]
+    return value if isinstance(value, str | bool | int | float | list) else str(value)

@@ -1,0 +1,111 @@
+"""Rows with their labels, weights and queries, as LightGBM's functions take them. Nothing is read before training."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+from pvtree.errors import InvalidDataError, InvalidParameterError
+
+
+class Dataset:
+    """What to train on, to evaluate on or to predict; ``data`` is any X that estimators take.
+
+    ``reference``, ``params`` and ``free_raw_data`` are taken for LightGBM's sake: bins are made anew by every training,
+    and the data stays the caller's. ``qid`` may hold each row's query where ``group`` would hold the queries' sizes.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        label: Any = None,
+        reference: Dataset | None = None,
+        weight: Any = None,
+        group: Any = None,
+        init_score: Any = None,
+        feature_name: Any = "auto",
+        categorical_feature: Any = "auto",
+        params: dict[str, Any] | None = None,
+        free_raw_data: bool = True,
+        position: Any = None,
+        *,
+        qid: Any = None,
+    ) -> None:
+        for name, value in (("init_score", init_score), ("position", position)):
+            if value is not None:
+                raise InvalidParameterError(f"{name} is not known to pvtree; leave it out.")
+        self.data, self.label, self.weight, self.group, self.qid = data, label, weight, group, qid
+        self.reference, self.params = reference, dict(params or {})
+        self.feature_name, self.categorical_feature = feature_name, categorical_feature
+
+    def construct(self) -> Self:
+        """Itself: there is nothing to prepare."""
+        return self
+
+    def create_valid(self, data: Any, label: Any = None, weight: Any = None, group: Any = None) -> Dataset:
+        """Rows to evaluate on."""
+        return Dataset(data, label, self, weight, group)
+
+    def subset(self, used_indices: Any, params: dict[str, Any] | None = None) -> Dataset:
+        """These rows of it; the rows of a query must stay together."""
+        rows = np.sort(np.asarray(used_indices))
+        return Dataset(
+            _rows(self.data, rows),
+            _rows(self.label, rows),
+            self.reference,
+            _rows(self.weight, rows),
+            feature_name=self.feature_name,
+            categorical_feature=self.categorical_feature,
+            params=params or self.params,
+            qid=_rows(self.query_ids(), rows),
+        )
+
+    def query_ids(self) -> Any:
+        """The query of each row, None without queries."""
+        if self.qid is not None or self.group is None:
+            return self.qid
+        sizes = np.asarray(self.group)
+        if int(sizes.sum()) != self.num_data():
+            raise InvalidDataError(
+                f"group adds up to {int(sizes.sum())} rows, but data has {self.num_data()}; give each query's number."
+            )
+        return np.repeat(np.arange(len(sizes)), sizes)
+
+    def num_data(self) -> int:
+        return int(np.shape(self.data)[0])
+
+    def num_feature(self) -> int:
+        return int(np.shape(self.data)[1])
+
+    def get_data(self) -> Any:
+        return self.data
+
+    def get_label(self) -> Any:
+        return self.label
+
+    def get_weight(self) -> Any:
+        return self.weight
+
+    def get_group(self) -> Any:
+        return self.group
+
+    def set_label(self, label: Any) -> Self:
+        self.label = label
+        return self
+
+    def set_weight(self, weight: Any) -> Self:
+        self.weight = weight
+        return self
+
+    def set_group(self, group: Any) -> Self:
+        self.group = group
+        return self
+
+
+def _rows(values: Any, rows: np.ndarray) -> Any:
+    if values is None:
+        return None
+    if hasattr(values, "iloc"):
+        return values.iloc[rows]
+    return values[rows] if hasattr(values, "shape") else np.asarray(values)[rows]

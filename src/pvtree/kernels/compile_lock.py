@@ -1,0 +1,64 @@
+"""One process of a machine compiles a kernel, the others wait and load it.
+
+Ranks that start together would each compile all kernels, on cores that they share, and overwrite each other's entries
+in numba's index of what is compiled.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from time import monotonic, sleep
+
+from numba.core.compiler_lock import global_compiler_lock
+
+try:
+    import fcntl
+except ImportError:  # Windows: every process compiles for itself
+    fcntl = None  # type: ignore[assignment]
+
+PATIENCE = 180.0  # seconds: then a process that hangs, or a file system that forgets locks, no longer holds up others
+_BETWEEN_TRIES = 0.02
+
+
+@contextmanager
+def alone(folder: str, name: str) -> Iterator[None]:
+    """Hold the lock of kernel ``name``, unless that is impossible: then go on without.
+
+    Threads of this process queue up first. A thread that waits here holds kernels that call this one, and no process
+    holds a kernel while it waits for its caller, so no two can wait for each other.
+    """
+    with global_compiler_lock:
+        handle = _open(folder, name)
+        try:
+            if handle is not None:
+                _wait_for(handle)
+            yield
+        finally:
+            if handle is not None:
+                os.close(handle)  # which also unlocks
+
+
+def _open(folder: str, name: str) -> int | None:
+    if fcntl is None:
+        return None
+    with suppress(OSError):  # a read-only folder: numba will not write there either
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        return os.open(Path(folder) / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    return None
+
+
+def _wait_for(handle: int) -> None:
+    until = monotonic() + PATIENCE
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if monotonic() > until:
+                return
+            sleep(_BETWEEN_TRIES)
+        except OSError:  # a file system without locks
+            return

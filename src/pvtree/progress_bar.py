@@ -1,0 +1,43 @@
+"""The progress of a training: trees done, trees per second, bytes per tree, time left and metrics, on one line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tqdm import tqdm
+
+from pvtree.comm.traffic import format_bytes
+
+if TYPE_CHECKING:
+    from pvtree.comm.traffic import Traffic
+
+SILENT_SECONDS = 2.0  # shorter trainings need no bar
+FORMAT = "{desc}{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_noinv_fmt}{sent}{postfix}]"
+
+
+class TrainingBar(tqdm):
+    """tqdm's bar with what worker 0 has sent for the average tree, where there are others to send to."""
+
+    def __init__(self, total: int, n_done: int, noun: str, is_shown: bool, traffic: Traffic) -> None:
+        self.noun, self.traffic, self.sent_before = noun, traffic, traffic.total().bytes
+        super().__init__(
+            total=total,
+            initial=n_done,
+            unit=f" {noun}s",
+            delay=SILENT_SECONDS,
+            bar_format=FORMAT,
+            leave=False,
+            dynamic_ncols=True,
+            disable=None if is_shown else True,  # None: hidden unless standard error is a terminal
+        )
+
+    def set_postfix(self, *args: Any, **kwargs: Any) -> None:
+        """Metrics are shown with the next drawing: a terminal takes longer to draw than a small tree to grow."""
+        super().set_postfix(*args, **{**kwargs, "refresh": False})
+
+    @property
+    def format_dict(self) -> Mapping[str, Any]:
+        sent, n_new = self.traffic.total().bytes - self.sent_before, self.n - self.initial
+        shown = f", {format_bytes(sent / n_new)}/{self.noun}" if sent and n_new else ""
+        return {**super().format_dict, "sent": shown}

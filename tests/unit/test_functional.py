@@ -1,0 +1,127 @@
+"""Dataset, train, cv and Booster against the estimators that they stand for."""
+
+import numpy as np
+import pytest
+from sklearn.model_selection import KFold
+
+import pvtree
+from pvtree import as_xgboost
+from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(300, 5))
+values = X[:, 0] * 2 + np.sin(X[:, 1] * 3) + rng.normal(size=300) * 0.1
+labels = np.digitize(values, [-1, 1])  # 0, 1, 2
+PARAMS = {"num_leaves": 5, "num_threads": 1}
+
+
+def test_train_is_fit():
+    params = PARAMS | {"objective": "mse", "eta": 0.3, "metric": {"l2", "l1"}}
+    valid = pvtree.Dataset(X[200:], values[200:])
+    booster = pvtree.train(params, pvtree.Dataset(X[:200], values[:200]), 5, valid_sets=valid, valid_names="held")
+    twin = pvtree.GBDTRegressor(n_estimators=5, num_leaves=5, learning_rate=0.3, n_jobs=1)
+    twin.fit(X[:200], values[:200], eval_set=[(X[200:], values[200:])], eval_metric=["l1", "l2"], eval_names=["held"])
+    assert booster.model_ == twin.model_
+    assert booster.evals_result == twin.evals_result_
+    np.testing.assert_array_equal(booster.predict(valid), twin.predict(X[200:]))
+    np.testing.assert_array_equal(booster.predict(X, num_iteration=2), twin.predict(X, num_iteration=2))
+    np.testing.assert_array_equal(booster.predict(X, pred_leaf=True), twin.apply(X))
+    np.testing.assert_array_equal(booster.predict(X, pred_contrib=True), twin.predict(X, pred_contrib=True))
+    assert booster.feature_importance().tolist() == twin.feature_importances_.tolist()
+    assert booster.feature_name() == [f"Column_{j}" for j in range(5)] == twin.feature_name_
+    assert (booster.num_trees(), booster.num_feature(), booster.current_iteration()) == (5, 5, 5)
+    assert twin.booster_.model_ == twin.model_
+
+
+def test_models_travel_as_files_and_strings(tmp_path):
+    booster = pvtree.train(PARAMS, pvtree.Dataset(X, values, feature_name=list("abcde")), 4)
+    booster.save_model(tmp_path / "model.txt", num_iteration=3)
+    loaded = pvtree.Booster(model_file=tmp_path / "model.txt")
+    np.testing.assert_array_equal(loaded.predict(X), booster.predict(X, num_iteration=3))
+    assert loaded.feature_name() == list("abcde")
+    assert pvtree.Booster(model_str=booster.model_to_string()).model_ == booster.model_
+    booster.model_.export_lightgbm(tmp_path / "lightgbm.txt")
+    np.testing.assert_array_equal(pvtree.Booster(model_file=tmp_path / "lightgbm.txt").predict(X), booster.predict(X))
+    with pytest.raises(InvalidParameterError, match=r"call pvtree\.train"):
+        pvtree.Booster(PARAMS, pvtree.Dataset(X, values))
+
+
+def test_classes_are_numbers_from_0():
+    params = PARAMS | {"objective": "multiclass", "num_class": 3}
+    booster = pvtree.train(params, pvtree.Dataset(X, labels), 3)
+    twin = pvtree.GBDTClassifier(n_estimators=3, num_leaves=5, n_jobs=1).fit(X, labels)
+    np.testing.assert_array_equal(booster.predict(X), twin.predict_proba(X))
+    assert booster.predict(X, raw_score=True).shape == (300, 3)
+    with pytest.raises(InvalidDataError, match="Labels must be the classes 0 to 3, each of which occurs, got 0, 1, 2"):
+        pvtree.train(params | {"num_class": 4}, pvtree.Dataset(X, labels), 3)
+    with pytest.raises(InvalidParameterError, match="give num_class"):
+        pvtree.train(PARAMS | {"objective": "softmax"}, pvtree.Dataset(X, labels), 3)
+    with pytest.raises(InvalidTypeError, match="train_set must be a Dataset"):
+        pvtree.train(PARAMS, X, 3)
+    with pytest.raises(InvalidParameterError, match="objective='poisson' is unknown"):
+        pvtree.train({"objective": "poisson"}, pvtree.Dataset(X, values))
+
+
+def test_functions_of_the_user_s_own_see_a_dataset():
+    def squared(preds, train_data):
+        return preds - train_data.get_label(), np.ones(len(preds))
+
+    def worst(preds, data):
+        return "worst", float(np.abs(preds - data.get_label()).max()), False
+
+    data = pvtree.Dataset(X, values)
+    booster = pvtree.train(PARAMS | {"objective": squared}, data, 5, valid_sets=[data], feval=worst)
+    expected = np.abs(booster.predict(X) - values).max()
+    assert booster.evals_result["training"]["worst"][-1] == pytest.approx(expected)
+
+
+def test_cv_is_the_mean_of_the_folds():
+    params, data = PARAMS | {"metric": "l2"}, pvtree.Dataset(X, values)
+    folds = list(KFold(3).split(X))
+    found = pvtree.cv(params, data, 5, folds=folds, return_cvbooster=True)
+    by_fold = []
+    for chosen, held in folds:
+        result = {}
+        valid = pvtree.Dataset(X[held], values[held])
+        pvtree.train(params, pvtree.Dataset(X[chosen], values[chosen]), 5, [valid], evals_result=result)
+        by_fold.append(result["valid_0"]["l2"])
+    np.testing.assert_allclose(found["valid l2-mean"], np.mean(by_fold, axis=0))
+    np.testing.assert_allclose(found["valid l2-stdv"], np.std(by_fold, axis=0))
+    assert len(found["cvbooster"].predict(X)) == 3
+
+
+def test_cv_stops_early_by_the_mean():
+    params = PARAMS | {"objective": "binary", "learning_rate": 1.0}
+    data = pvtree.Dataset(X, (labels > 0).astype(int))
+    kept = {}
+    callbacks = [pvtree.record_evaluation(kept), pvtree.early_stopping(3, verbose=False)]
+    found = pvtree.cv(params, data, 30, nfold=3, callbacks=callbacks, return_cvbooster=True)
+    means = found["valid binary_logloss-mean"]
+    assert len(means) < 30 and np.argmin(kept["valid"]["binary_logloss-mean"]) == len(means) - 1
+    assert found["cvbooster"].best_iteration == found["cvbooster"].boosters[0].num_trees() == len(means)
+
+
+def test_cv_keeps_queries_together(monkeypatch):
+    data, subset, parts = pvtree.Dataset(X, labels, group=[30] * 10), pvtree.Dataset.subset, []
+    monkeypatch.setattr(pvtree.Dataset, "subset", lambda self, rows: parts.append(rows) or subset(self, rows))
+    found = pvtree.cv(PARAMS | {"objective": "lambdarank", "eval_at": [3]}, data, 2, nfold=2)
+    assert list(found) == ["valid ndcg@3-mean", "valid ndcg@3-stdv"]
+    assert [len(set(rows // 30)) * 30 for rows in parts] == [len(rows) for rows in parts] == [150] * 4
+
+
+def test_xgboost_s_names_have_its_defaults():
+    made = as_xgboost.XGBClassifier(eta=0.5, gamma=1, grow_policy="depthwise")
+    assert (made.learning_rate, made.min_split_gain, made.max_depth, made.reg_lambda) == (0.5, 2, 6, 1.0)
+    assert "max_depth : " in made.__doc__ and "default=6" in made.__doc__
+    made.set_params(n_estimators=30, early_stopping_rounds=2, eval_metric=["merror", "mlogloss"], n_jobs=1)
+    made.fit(X[:200], labels[:200], eval_set=[(X[:200], labels[:200]), (X[200:], labels[200:])])
+    results = made.evals_result()
+    assert list(results) == ["validation_0", "validation_1"]
+    last = results["validation_1"]["mlogloss"]  # the last metric of the last set decides
+    assert made.best_iteration == np.argmin(last) == len(last) - 3
+    assert made.best_score == min(last)
+    booster = made.get_booster()
+    np.testing.assert_array_equal(booster.predict(as_xgboost.DMatrix(X)), made.predict_proba(X))
+    assert sum(booster.get_score().values()) == made.feature_importances_.sum()
+    with pytest.raises(AttributeError, match="only after early stopping"):
+        as_xgboost.XGBRegressor(n_estimators=2, n_jobs=1).fit(X, values).best_iteration  # noqa: B018
