@@ -92,30 +92,31 @@ class Predictor:
                 f"X has {X.shape[1]} columns, but the trees read column {self.columns[-1]}; "
                 "give the columns that they were trained on."
             )
-        if isinstance(X, SparseRows):
-            for start, block in X.blocks_of(self.columns):
-                rows = slice(start, start + len(block))
-                scores, its_leaves = np.ascontiguousarray(out[:, rows]), leaves[rows]
-                self._run_dense(block, np.arange(self.columns.size), scores, its_leaves, first, end, team)
-                out[:, rows] = scores
-        else:
-            self._run_dense(X, self.columns, out, leaves, first, end, team)
-
-    def _run_dense(
-        self, X: np.ndarray, columns: np.ndarray, out: np.ndarray, leaves: np.ndarray, first: int, end: int, team: Team
-    ) -> None:
-        """``columns`` are those of X that hold ``self.columns``."""
-        source = np.array([X.__array_interface__["data"][0], X.strides[0], X.strides[1], X.itemsize], np.int64)
-
-        def run(start: int, stop: int, _rows: np.ndarray) -> None:  # held by each task, read by address
-            kernels.run_trees(
-                start, stop, source, columns, self.block_rows, first, end,
-                *self._packed, self._leaf_number, out, leaves,
-            )  # fmt: skip
-
         if X.shape[0] and end > first:
             min_block = 1 + MIN_THREAD_WORK // (end - first)
-            team.for_blocks(run, X.shape[0], X, min_block=min_block)
+            run = self._run_sparse if isinstance(X, SparseRows) else self._run_dense
+            team.for_blocks(run, X.shape[0], X, self.columns, out, leaves, first, end, min_block=min_block)
+
+    def _run_sparse(
+        self, start: int, stop: int, X: SparseRows, columns: np.ndarray, out: np.ndarray, leaves: np.ndarray,
+        first: int, end: int,
+    ) -> None:  # fmt: skip
+        slots = np.arange(columns.size)
+        for at, block in X[start:stop].blocks_of(columns):
+            rows = slice(start + at, start + at + len(block))
+            scores = np.ascontiguousarray(out[:, rows])
+            self._run_dense(0, len(block), block, slots, scores, leaves[rows], first, end)
+            out[:, rows] = scores
+
+    def _run_dense(
+        self, start: int, stop: int, X: np.ndarray, columns: np.ndarray, out: np.ndarray, leaves: np.ndarray,
+        first: int, end: int,
+    ) -> None:  # fmt: skip
+        """``columns`` are those of X that hold ``self.columns``."""
+        source = np.array([X.__array_interface__["data"][0], X.strides[0], X.strides[1], X.itemsize], np.int64)
+        kernels.run_trees(
+            start, stop, source, columns, self.block_rows, first, end, *self._packed, self._leaf_number, out, leaves
+        )
 
 
 def as_rows(X: Any, n_features: int) -> Rows:
