@@ -105,12 +105,12 @@ def check_columns(table: Any, columns: Columns, owner: str) -> None:
     )
 
 
-def read_like(X: Any, columns: Columns, owner: str) -> np.ndarray:
-    """The matrix of an X that must look like the one of fit: for prediction and evaluation."""
+def read_like(X: Any, columns: Columns, owner: str) -> Any:
+    """The matrix, or SparseRows, of an X that must look like the one of fit: for prediction and evaluation."""
     table = read_table(X)
     check_columns(table, columns, owner)
     encoded = encode(table, columns)
-    return encoded.matrix() if isinstance(table, Table) else encoded
+    return encoded.matrix() if isinstance(table, Table) and not isinstance(table, SparseTable) else encoded
 
 
 def take_rows(table: Any, keep: np.ndarray) -> Any:

@@ -156,8 +156,8 @@ class Model:
         first, end = self._tree_range(n_iterations, start)
         return contributions(self, X, first, end, n_threads)
 
-    def encode(self, X: Any) -> np.ndarray:
-        """The matrix that the methods here take, of an X as estimators take it: categories become bin numbers."""
+    def encode(self, X: Any) -> Any:
+        """The matrix, of sparse X the SparseRows, that the methods here take, of an X as estimators take it: categories become bin numbers."""
         from pvtree.inputs import Columns, read_like
 
         return read_like(X, Columns(self.n_features, self.feature_names, self.categories), "The model")

@@ -154,6 +154,7 @@ def test_dense_columns_that_exclude_each_other_share_bytes_too(monkeypatch):
 def test_predictions_are_those_of_the_dense_matrix(monkeypatch):
     for limit in ("DENSE_BYTES", "PREDICTED_BYTES"):
         monkeypatch.setattr(sparse_rows, limit, 4096)  # several blocks
+    monkeypatch.setattr(sparse_rows.SparseRows, "matrix", None)  # never all rows at once
     X, y = one_hot()
     dense, weight = X.toarray(), (np.arange(len(y)) % 5).astype(float)
     options = {"eval_set": [(X[:100], y[:100])], "sample_weight": weight}

@@ -156,7 +156,7 @@ class Estimator(BaseEstimator, metaclass=RightNames):
             )
         return self.model_.staged_raw(self._matrix(X), n_threads=n_threads(self.n_jobs))
 
-    def _matrix(self, X: Any) -> np.ndarray:
+    def _matrix(self, X: Any) -> Any:
         return inputs.read_like(X, columns_of(self.model_), type(self).__name__)
 
     @lazy_on_dask
