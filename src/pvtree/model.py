@@ -157,7 +157,7 @@ class Model:
         return contributions(self, X, first, end, n_threads)
 
     def encode(self, X: Any) -> Any:
-        """What the methods here take, of an X as estimators take it: a matrix or sparse rows, categories as bin numbers."""
+        """What the methods here take, of an X as estimators take it: a matrix or sparse rows, categories as bins."""
         from pvtree.inputs import Columns, read_like
 
         return read_like(X, Columns(self.n_features, self.feature_names, self.categories), "The model")
