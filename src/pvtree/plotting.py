@@ -115,6 +115,7 @@ def plot_metric(
     ax.legend(frameon=False)
     shown = None if ylabel is None else ylabel.replace("@metric@", metric)
     ax.set(title=title, xlabel=xlabel, ylabel=shown)
+    ax.xaxis.get_major_locator().set_params(integer=True)
     _finish(ax, xlim, ylim, grid, "both")
     return ax
 
@@ -199,6 +200,7 @@ def plot_traffic(
     if votes:
         _plot_votes(axes[1], votes, len(next(iter(sent.values()))))
     axes[-1].set(xlabel="Iterations")
+    axes[-1].xaxis.get_major_locator().set_params(integer=True)
     return axes[0] if n_axes == 1 else axes
 
 
