@@ -259,6 +259,12 @@ def test_options_from_a_file(capsys, tmp_path):
     assert (tmp_path / "m.json").read_text() == Path("value.json").read_text()
     main(["train", f"--config={config}"])  # what the command line does not say, the file does
     assert list(pvtree.Model.load(tmp_path / "m.json").categories) == [1]
+    more = config.read_text().replace("[train]", "monotone_constraints = {a = 1}\n[train]")
+    (tmp_path / "more.toml").write_text(more.replace("quiet", 'interaction_constraints = [["a"], ["b"]]\nquiet'))
+    main(["train", f"--config={tmp_path / 'more.toml'}"])
+    constrained = pvtree.Model.load(tmp_path / "m.json").to_json()
+    main(["train", f"--config={config}", "--monotone-constraints=a:1", "--interaction-constraints=a;b"])
+    assert pvtree.Model.load(tmp_path / "m.json").to_json() == constrained
     out = printed(capsys, "evaluate", f"--config={config}", "--model=value.json")
     assert [line.split()[0] for line in out.splitlines()] == ["l1", "rmse"]
     for text, words in (

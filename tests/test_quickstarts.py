@@ -8,6 +8,7 @@ import re
 import warnings
 
 import pytest
+from threadpoolctl import threadpool_limits
 
 LIGHTGBM = {
     "import lightgbm as lgb": "import pvtree as lgb",
@@ -288,14 +289,16 @@ EXAMPLES = {
 
 def metric_of(text, folder):
     names = {"folder": str(folder)}
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore")
         exec(compile(text, "<example>", "exec"), names)
     return names["metric"]
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_same_metric_with_other_imports_and_class_names(name, tmp_path):
+def test_same_metric_with_other_imports_and_class_names(name, tmp_path, monkeypatch):
+    # One thread for each library: the peers' threads wait for each other by spinning, long where tests share cores.
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
     text, renamed = EXAMPLES[name]
     pytest.importorskip(name.split()[0])
     ours = text

@@ -12,9 +12,8 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from pvtree.atomic_file import write_at_once
-from pvtree.errors import ModelFileError
 from pvtree.model import Model, Tree
+from pvtree.model_file import write_bytes
 
 # Bits of decision_type.
 CATEGORICAL, DEFAULT_LEFT, MISSING_NAN = 1, 2, 8
@@ -34,14 +33,7 @@ _NOT_IN_NAMES = re.compile(r'[\s",:\[\]{}=\\\x00-\x1f]')  # blanks end a name, t
 
 def write(model: Model, path: str | os.PathLike[str], average_output: bool = True) -> None:
     """Replace the file at ``path`` in one step."""
-    data = dump(model, average_output).encode("utf-8")
-    try:
-        write_at_once(os.fspath(path), data)
-    except OSError as error:
-        raise ModelFileError(
-            f"Cannot write LightGBM's model file {os.fspath(path)!r} ({error.strerror}); choose a folder "
-            "that exists, is writable and has space."
-        ) from error
+    write_bytes(path, dump(model, average_output).encode("utf-8"), "LightGBM's model file")
 
 
 def dump(model: Model, average_output: bool = True) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from pvtree.errors import ModelFileError
 from pvtree.export_lightgbm import CATEGORICAL, DEFAULT_LEFT, WORD_BITS
 from pvtree.model import Model, Scalar, Tree
-from pvtree.model_file import Refused, check_shape, refuse
+from pvtree.model_file import Refused, check_shape, read_bytes, refuse
 
 MISSING_NONE, MISSING_ZERO, MISSING_NAN = 0, 1, 2  # bits 2 and 3 of decision_type
 MAX_CODES = 255  # categories of a feature that have bins of their own
@@ -36,12 +36,7 @@ def read(path: str | os.PathLike[str]) -> Model:
     """The model in a file, or a ModelFileError that names it."""
     name = f"LightGBM's model file {os.fspath(path)!r}"
     try:
-        with open(path, "rb") as file:
-            data = file.read()
-    except OSError as error:
-        raise ModelFileError(f"{name} cannot be read ({error.strerror}); check the path.") from error
-    try:
-        return parse(data.decode("utf-8"))
+        return parse(read_bytes(path, name).decode("utf-8"))
     except UnicodeDecodeError:
         raise ModelFileError(f"{name} cannot be used (it is no text); {_REMEDY}.") from None
     except Refused as refusal:

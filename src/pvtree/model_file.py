@@ -56,12 +56,15 @@ def dump(model: Model) -> str:
 
 def write(model: Model, path: str | os.PathLike[str]) -> None:
     """Replace the file at `path` in one step: a crash leaves the old file or the new one, not a half."""
-    data = dump(model).encode("ascii")
+    write_bytes(path, dump(model).encode("ascii"), "model file")
+
+
+def write_bytes(path: str | os.PathLike[str], data: bytes, what: str) -> None:
     try:
         write_at_once(os.fspath(path), data)
     except OSError as error:
         raise ModelFileError(
-            f"Cannot write model file {os.fspath(path)!r} ({error.strerror}); choose a folder "
+            f"Cannot write {what} {os.fspath(path)!r} ({error.strerror}); choose a folder "
             "that exists, is writable and has space."
         ) from error
 
@@ -106,15 +109,18 @@ def _tree_payload(tree: Tree) -> dict[str, Any]:
 def read(path: str | os.PathLike[str]) -> Model:
     name = f"Model file {os.fspath(path)!r}"
     try:
-        with open(path, "rb") as file:
-            data = file.read()
-    except OSError as error:
-        raise ModelFileError(f"{name} cannot be read ({error.strerror}); check the path.") from error
-    try:
-        text = data.decode("ascii")
+        text = read_bytes(path, name).decode("ascii")
     except UnicodeDecodeError:
         raise ModelFileError(f"{name} is not a pvtree model (no JSON text); {_REMEDY}.") from None
     return parse(text, name)
+
+
+def read_bytes(path: str | os.PathLike[str], name: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise ModelFileError(f"{name} cannot be read ({error.strerror}); check the path.") from error
 
 
 def parse(text: str, name: str) -> Model:

@@ -115,6 +115,7 @@ def plot_metric(
     ax.legend(frameon=False)
     shown = None if ylabel is None else ylabel.replace("@metric@", metric)
     ax.set(title=title, xlabel=xlabel, ylabel=shown)
+    ax.xaxis.get_major_locator().set_params(integer=True)
     _finish(ax, xlim, ylim, grid, "both")
     return ax
 
@@ -133,11 +134,22 @@ def create_tree_digraph(
 
     ``kwargs`` go to graphviz's ``Source``. Without the package, ``Model.to_dot`` gives the same text.
     """
-    if example_case is not None:
-        raise InvalidParameterError("example_case is not known to pvtree; leave it out.")
-    drawn = draw(model_of(booster), tree_index, show_info, _digits(precision), max_category_values)
+    drawn = _drawn(booster, tree_index, show_info, precision, example_case, max_category_values)
     graphviz = _load("graphviz")
     return graphviz.Source(to_dot(drawn, f"tree {tree_index}", _checked(orientation)), **kwargs)
+
+
+def _drawn(
+    booster: Any,
+    tree_index: int,
+    show_info: Collection[str] | None,
+    precision: int | None,
+    example_case: None,
+    max_categories: int,
+) -> Drawn:
+    if example_case is not None:
+        raise InvalidParameterError("example_case is not known to pvtree; leave it out.")
+    return draw(model_of(booster), tree_index, show_info, _digits(precision), max_categories)
 
 
 def plot_tree(
@@ -153,9 +165,7 @@ def plot_tree(
     max_category_values: int = MAX_CATEGORIES,
 ) -> Any:
     """A tree, drawn by matplotlib alone: splits in blue, leaves in green, the root left ("vertical": on top)."""
-    if example_case is not None:
-        raise InvalidParameterError("example_case is not known to pvtree; leave it out.")
-    drawn = draw(model_of(booster), tree_index, show_info, _digits(precision), max_category_values)
+    drawn = _drawn(booster, tree_index, show_info, precision, example_case, max_category_values)
     across = _checked(orientation) == "horizontal"
     ax = _axes(ax, figsize or _size(drawn, across), dpi)
     depth, place = drawn.place.T
@@ -199,6 +209,7 @@ def plot_traffic(
     if votes:
         _plot_votes(axes[1], votes, len(next(iter(sent.values()))))
     axes[-1].set(xlabel="Iterations")
+    axes[-1].xaxis.get_major_locator().set_params(integer=True)
     return axes[0] if n_axes == 1 else axes
 
 

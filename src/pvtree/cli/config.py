@@ -24,8 +24,9 @@ def read_config(ctx: click.Context, _option: click.Parameter, path: str | None) 
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise click.UsageError(f"The config file {path} is no TOML ({str(error).rstrip('.')}); mend it.") from error
     command = ctx.command
-    common = {key: value for key, value in told.items() if not isinstance(value, dict)}
-    sections = {key: value for key, value in told.items() if isinstance(value, dict)}
+    # Some options take tables too, such as monotone_constraints = {age = 1}.
+    sections = {key: value for key, value in told.items() if isinstance(value, dict) and key not in _keys(command)}
+    common = {key: value for key, value in told.items() if key not in sections}
     for name in sections:
         if name not in COMMANDS:
             raise click.UsageError(f"{path} has a section [{name}]; {_hint(name, COMMANDS)}")
@@ -82,9 +83,10 @@ def _hint(word: str, known: Iterable[str]) -> str:
 
 
 def _as_option(value: Any, option: click.Parameter) -> Any:
-    """A list is what an option takes that may be repeated, or has commas between its values."""
+    """A list is what an option takes that may be repeated, else it is written as on the command line."""
     if isinstance(value, list) and not option.multiple:
-        return ",".join(map(str, value))
-    if isinstance(value, str | int | float) and option.multiple:
-        return [value]
-    return value if isinstance(value, str | bool | int | float | list) else str(value)
+        sets = [",".join(map(str, each)) for each in value if isinstance(each, list)]
+        return ";".join(sets) if sets else ",".join(map(str, value))
+    if isinstance(value, dict):
+        return ",".join(f"{name}:{each}" for name, each in value.items())
+    return [value] if option.multiple and not isinstance(value, list) else value
