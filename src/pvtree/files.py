@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 FORMATS = {"parquet": (".parquet", ".pq"), "csv": CSV_SUFFIXES, "libsvm": LIBSVM_SUFFIXES}
 PACKED = (".gz", ".bz2", ".zst")
 BLOCK_BYTES = 16 * 2**20  # of numbers that are predicted for at a time
-MAX_DENSE_BYTES = 2 * 2**30
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,7 @@ def read_rows(
     if place.format == "libsvm":
         _check_no_columns(place, label, weight, qid)
         found = read_libsvm(place.path, expected.n_features, rank, size)
-        return FileRows(_for_training(found.X, place.path), found.y, None, found.qid)
+        return FileRows(found.X, found.y, None, found.qid)
     if place.format == "parquet":
         table = ParquetTable(place.path, label, weight, qid, rank, size, features=expected.names)
     else:
@@ -199,15 +198,6 @@ def _check_no_columns(place: Place, label: str | None, weight: str | None, qid: 
                 f"{place.path} is a libsvm file, whose rows hold label and qid themselves, without names; leave "
                 f"{what}={name!r} out."
             )
-
-
-def _for_training(X: Any, path: Path) -> Any:
-    """Until the estimators take sparse matrices, a dense one."""
-    if 8 * X.shape[0] * X.shape[1] > MAX_DENSE_BYTES:
-        raise InvalidDataError(
-            f"{path} has {X.shape[0]:,} rows x {X.shape[1]:,} columns, too many to be made dense; use fewer of them."
-        )
-    return X.toarray()
 
 
 def _expected(like: Any) -> Expected:
