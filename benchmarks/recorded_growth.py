@@ -13,6 +13,7 @@ import numpy as np
 from pvtree import ensemble, growing
 from pvtree.comm import PHASES, Communicator, PhaseTraffic, Traffic
 from pvtree.comm.formulas import Growth, Search
+from pvtree.comm.traffic import TrafficReport
 from pvtree.dtypes import Layout
 from pvtree.find_split import Strategy
 from pvtree.frontier import Frontier
@@ -56,9 +57,9 @@ def recording() -> Iterator[Record]:
         strategy = make_strategy(params, comm)
         return Recorder(strategy, record) if comm.rank == 0 else strategy
 
-    def note_and_report(comm: Communicator, before_trees: Traffic, n_trees: int):
+    def note_and_report(comm: Communicator, before_trees: Traffic, *rest: Any) -> TrafficReport:
         record.sent[comm.rank] = comm.traffic - before_trees
-        return report(comm, before_trees, n_trees)
+        return report(comm, before_trees, *rest)
 
     with patch.object(growing, "make_strategy", make), patch.object(ensemble, "report", note_and_report):
         yield record

@@ -17,7 +17,7 @@ from unittest.mock import patch
 import numpy as np
 from made_tasks import Clicks, Ranking, Rows
 
-from pvtree import ensemble
+from pvtree import binning, ensemble
 from pvtree.binning import Thresholds, block_starts
 from pvtree.coarsening import coarsen
 from pvtree.dataset import Part, Shard, make_shard
@@ -57,9 +57,11 @@ def make(folder: Path, name: str, n_rows: int, n_features: int, n_test: int) -> 
 def write(folder: Path, name: str, kind: str, train: Rows, test: Rows, is_real: bool = False) -> Task:
     """Bin the training rows, and put everything into ``folder``."""
     folder.mkdir(parents=True)
-    with Team(1) as team:  # the layout of one thread is that of a virtual machine with one core
+    # The layout of one thread is that of a virtual machine with one core. Bundles are of a machine's own rows, so that
+    # those of all rows could not be cut.
+    with Team(1) as team, patch.object(binning, "saves_by_bundles", return_value=False):
         whole = make_shard(Part(train.X, train.y, None, train.group), {}, Params(), team)
-    arrays = dict(zip(ARRAYS, whole.data, strict=True)) | vars(whole.thresholds)
+    arrays = {name: getattr(whole.data, name) for name in ARRAYS} | vars(whole.thresholds)
     for key, value in arrays.items():
         np.save(folder / f"{key}.npy", value)
     for part, rows in (("train", train), ("test", test)):

@@ -16,8 +16,7 @@ from pvtree.agreement import all_or_none, share
 from pvtree.categories import bins_of_numbers
 from pvtree.comm import Communicator
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
-from pvtree.sparse_tables import SparseTable, is_sparse
-from pvtree.tables import Columns, Scalar, Table
+from pvtree.tables import Columns, Scalar, Table, is_sparse
 
 
 def read_table(X: Any, least_rows: int = 1) -> Any:
@@ -25,6 +24,8 @@ def read_table(X: Any, least_rows: int = 1) -> Any:
     if isinstance(X, Table):
         return X
     if is_sparse(X):
+        from pvtree.sparse_tables import SparseTable  # brings numba along, which nothing else here needs
+
         X = SparseTable.read(X)
     elif is_arrow(X) and not _is_frame(X):  # pandas knows Arrow too, but its own arrays are nearer
         from pvtree.arrow_table import ArrowTable
@@ -109,8 +110,7 @@ def read_like(X: Any, columns: Columns, owner: str) -> Any:
     """The matrix, or SparseRows, of an X that must look like the one of fit: for prediction and evaluation."""
     table = read_table(X)
     check_columns(table, columns, owner)
-    encoded = encode(table, columns)
-    return encoded.matrix() if isinstance(table, Table) and not isinstance(table, SparseTable) else encoded
+    return table.for_prediction(columns) if isinstance(table, Table) else encode(table, columns)
 
 
 def take_rows(table: Any, keep: np.ndarray) -> Any:

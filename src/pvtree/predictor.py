@@ -11,8 +11,8 @@ from pvtree.errors import InvalidDataError
 from pvtree.kernels import predict as kernels
 from pvtree.kernels.strike import GROUP
 from pvtree.sparse_rows import SparseRows
-from pvtree.sparse_tables import SparseTable, is_sparse
-from pvtree.tables import Columns
+from pvtree.sparse_tables import SparseTable
+from pvtree.tables import Columns, is_sparse
 from pvtree.team import Team
 
 if TYPE_CHECKING:

@@ -12,11 +12,6 @@ from pvtree.sparse_rows import SparseRows
 from pvtree.tables import Columns, Scalar, Table
 
 
-def is_sparse(X: Any) -> bool:
-    """scipy's sparse matrices and arrays, without importing it: a user who passes one has it."""
-    return hasattr(X, "tocsr") and hasattr(X, "nnz")
-
-
 class SparseTable(Table):
     """A sparse matrix; what is not stored is the number 0, not a missing value."""
 
@@ -65,6 +60,10 @@ class SparseTable(Table):
             rows.values[inside] = bins_of_numbers(self.csr.data[inside], numbers)
             rows.fill[j] = bins_of_numbers(np.zeros(1), numbers)[0]
         return rows
+
+    def for_prediction(self, columns: Columns) -> SparseRows:
+        """As they are: prediction makes small blocks of them dense."""
+        return self.encode(columns)
 
     def take(self, keep: np.ndarray) -> SparseTable:
         return SparseTable(self.csr[keep])

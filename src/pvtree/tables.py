@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from pvtree.sources import Source
 
 Scalar = str | bool | int | float
+
+
+def is_sparse(X: Any) -> bool:
+    """scipy's sparse matrices and arrays, without importing it: a user who passes one has it."""
+    return hasattr(X, "tocsr") and hasattr(X, "nnz")
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,10 @@ class Table(ABC):
     @abstractmethod
     def encode(self, columns: Columns) -> Source:
         """The rows as numbers."""
+
+    def for_prediction(self, columns: Columns) -> Any:
+        """The rows as the model's methods take them."""
+        return self.encode(columns).matrix()
 
     @abstractmethod
     def take(self, keep: np.ndarray) -> Table:
