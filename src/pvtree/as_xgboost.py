@@ -123,7 +123,7 @@ class _AsXGBoost:
 
     @property
     def best_score(self) -> float:
-        return _last(self.best_score_)  # type: ignore[attr-defined]
+        return _last(self.best_score_ if self.best_iteration_ else {})  # type: ignore[attr-defined]
 
     def get_booster(self) -> Booster:
         return Booster.of(self)  # type: ignore[arg-type, return-value]

@@ -171,7 +171,8 @@ def _result(trained: Trained, job: Job, n_features: int) -> TrainResult:
     stop = trained.stop
     model = job.model(trained.trees, n_features, trained.n_outputs, trained.init_score, trained.n_parallel_trees)
     best_score: dict[str, dict[str, float]] = {}
-    for result in stop.best_score if stop else []:
+    last = trained.history[-1] if trained.history else []
+    for result in stop.best_score if stop else last:
         best_score.setdefault(result[0], {})[result[1]] = result[2]
     if stop:
         n_kept = (stop.best_iteration + 1) * model.trees_per_iteration
