@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from pvtree.lightgbm_columns import lightgbm_name
 from pvtree.model import Model, Tree
 from pvtree.model_file import write_bytes
 
@@ -28,7 +28,6 @@ OBJECTIVES = {
     "multiclass": "multiclass num_class:{n_outputs}",
     "lambdarank": "lambdarank",
 }
-_NOT_IN_NAMES = re.compile(r'[\s",:\[\]{}=\\\x00-\x1f]')  # blanks end a name, the others break JSON dumps
 
 
 def write(model: Model, path: str | os.PathLike[str], average_output: bool = True) -> None:
@@ -39,7 +38,8 @@ def write(model: Model, path: str | os.PathLike[str], average_output: bool = Tru
 def dump(model: Model, average_output: bool = True) -> str:
     """The whole text; without ``average_output`` a forest is a sum of values that were divided before."""
     plain = _plain(model, divided=not average_output)
-    trees = [f"Tree={number}\n{_tree_text(tree, value)}\n\n" for number, (tree, value) in enumerate(plain)]
+    bins = _category_bins(model)
+    trees = [f"Tree={number}\n{_tree_text(tree, value, bins)}\n\n" for number, (tree, value) in enumerate(plain)]
     objective = OBJECTIVES.get(model.objective, "custom" if model.n_outputs == 1 else "custom num_class:{n_outputs}")
     names = lightgbm_names(model)
     lines = [
@@ -92,7 +92,20 @@ def _leaf(n_values: int) -> Tree:
     return Tree(feature=np.array([-1]), cat_set=np.array([-1]), cat_sets=sets, value=np.zeros((1, n_values)), **none)
 
 
-def _tree_text(tree: Tree, value: np.ndarray) -> str:
+def _category_bins(model: Model) -> np.ndarray:
+    """uint64 (n_features, 4): the bins that a column can have; of arrays all, since nobody knows what they hold.
+
+    A DataFrame's columns have the bins of their labels only: sets that named others would make readers believe that the
+    file's labels are not all.
+    """
+    flags = np.ones((model.n_features, 256), np.uint8)
+    if model.feature_names is not None:
+        for feature, labels in model.categories.items():
+            flags[feature, len(labels) + 1 :] = 0
+    return np.packbits(flags, axis=1, bitorder="little").view("<u8").astype(np.uint64)
+
+
+def _tree_text(tree: Tree, value: np.ndarray, bins: np.ndarray) -> str:
     """One tree. Leaves are numbered in level order, as by ``Model.predict_leaf``; so are the splits."""
     is_leaf = tree.feature < 0
     inner, leaves = np.flatnonzero(~is_leaf), np.flatnonzero(is_leaf)
@@ -104,7 +117,8 @@ def _tree_text(tree: Tree, value: np.ndarray) -> str:
     # A missing or unseen category always goes right in LightGBM. Where it goes left here, the children change places.
     swaps = np.zeros(inner.size, bool)
     swaps[is_categorical] = sets[:, 0] & np.uint64(1) == 1
-    words = np.where(swaps[is_categorical, None], ~sets, sets).view(np.uint32)  # (n_cat, 8), lowest bits first
+    left_bins = np.where(swaps[is_categorical, None], ~sets, sets) & bins[tree.feature[inner[is_categorical]]]
+    words = left_bins.view(np.uint32)  # (n_cat, 8), lowest bits first
 
     threshold = tree.threshold[inner].copy()
     threshold[is_categorical] = np.arange(len(sets))
@@ -150,7 +164,7 @@ def lightgbm_names(model: Model) -> list[str]:
     used: set[str] = set()
     for feature in range(model.n_features):
         given = model.feature_names[feature] if model.feature_names else f"Column_{feature}"
-        name = plain = _NOT_IN_NAMES.sub("_", given) or f"Column_{feature}"
+        name = plain = lightgbm_name(given) or f"Column_{feature}"
         again = 2
         while name in used:
             name, again = f"{plain}_{again}", again + 1

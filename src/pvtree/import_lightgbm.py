@@ -15,8 +15,10 @@ import numpy as np
 
 from pvtree.errors import ModelFileError
 from pvtree.export_lightgbm import CATEGORICAL, DEFAULT_LEFT, WORD_BITS
+from pvtree.lightgbm_columns import CONSTANT, columns_of_tables
 from pvtree.model import Model, Scalar, Tree
 from pvtree.model_file import Refused, check_shape, read_bytes, refuse
+from pvtree.user_warnings import warn_user
 
 MISSING_NONE, MISSING_ZERO, MISSING_NAN = 0, 1, 2  # bits 2 and 3 of decision_type
 MAX_CODES = 255  # categories of a feature that have bins of their own
@@ -36,9 +38,16 @@ def read(path: str | os.PathLike[str]) -> Model:
     """The model in a file, or a ModelFileError that names it."""
     name = f"LightGBM's model file {os.fspath(path)!r}"
     try:
-        return parse(read_bytes(path, name).decode("utf-8"))
+        text = read_bytes(path, name).decode("utf-8")
     except UnicodeDecodeError:
         raise ModelFileError(f"{name} cannot be used (it is no text); {_REMEDY}.") from None
+    return parse_text(text, name)
+
+
+def parse_text(text: str, name: str) -> Model:
+    """The model in `text`, or a ModelFileError that names where the text came from."""
+    try:
+        return parse(text)
     except Refused as refusal:
         reason, remedy = refusal.args
         raise ModelFileError(f"{name} cannot be used ({reason}); {remedy}.") from None
@@ -68,7 +77,7 @@ def parse(text: str) -> Model:
         n_outputs=n_outputs,
         init_score=np.zeros(n_outputs),
         feature_names=None if names == [f"Column_{feature}" for feature in range(n_features)] else tuple(names),
-        categories=_labels(codes, text),
+        categories=_labels(codes, infos, text),
     )
 
 
@@ -129,6 +138,8 @@ def _objective(text: str, is_forest: bool, n_outputs: int) -> str:
         _refuse("it predicts square roots of the target", "train with reg_sqrt=false")
     if name in ("", "custom") and is_forest:
         return "classification" if n_outputs > 1 else "regression"
+    if name not in ("", "custom") and name not in OBJECTIVES:
+        warn_user(f"What the objective {name!r} makes of raw scores is not known here; predictions are raw scores.")
     return OBJECTIVES.get(name, "custom")
 
 
@@ -196,10 +207,10 @@ def _codes(sets: list[CategorySets], infos: list[str]) -> dict[int, np.ndarray]:
 
 def _categorical(infos: list[str]) -> list[int]:
     """Features whose info is a list of codes, not a range or nothing."""
-    return [feature for feature, info in enumerate(infos) if info and info != "none" and not info.startswith("[")]
+    return [feature for feature, info in enumerate(infos) if info and info != CONSTANT and not info.startswith("[")]
 
 
-def _labels(codes: Mapping[int, np.ndarray], text: str) -> dict[int, tuple[Scalar, ...]]:
+def _labels(codes: Mapping[int, np.ndarray], infos: list[str], text: str) -> dict[int, tuple[Scalar, ...]]:
     """What the codes stand for: pandas' categories where the file has them, else the codes themselves."""
     labels: dict[int, tuple[Scalar, ...]] = {feature: tuple(its.tolist()) for feature, its in codes.items()}
     line = text[text.rfind("pandas_categorical:") :].partition("\n")[0].removeprefix("pandas_categorical:")
@@ -207,15 +218,23 @@ def _labels(codes: Mapping[int, np.ndarray], text: str) -> dict[int, tuple[Scala
         tables = json.loads(line) if "pandas_categorical:" in text else None
     except (ValueError, RecursionError):
         _refuse("the line pandas_categorical is no JSON")
-    if not isinstance(tables, list) or len(tables) != len(codes):
-        return labels  # no DataFrame, or one with columns of which nothing is known
-    for (feature, its), table in zip(codes.items(), tables, strict=True):
-        if not isinstance(table, list) or any(type(label) not in (str, int, float, bool) for label in table):
-            _refuse("the line pandas_categorical is malformed")
-        if len(its) and its[-1] >= len(table):
-            return {feature: tuple(its.tolist()) for feature, its in codes.items()}
-        labels[feature] = tuple(table[code] for code in its.tolist())
-    return labels
+    if not isinstance(tables, list) or not tables:
+        return labels  # no DataFrame, or one without categories
+    if not all(isinstance(t, list) and all(type(label) in (str, int, float, bool) for label in t) for t in tables):
+        _refuse("the line pandas_categorical is malformed")
+    places = columns_of_tables([len(table) for table in tables], codes, infos)
+    if places is None:
+        warn_user(
+            "The file does not tell which columns its category labels belong to, so they are left out; "
+            "pass LightGBM's codes, which are whole numbers, in the place of labels."
+        )
+        return labels
+    for feature, table in zip(places, tables, strict=True):
+        if feature in codes:
+            labels[feature] = tuple(table[code] for code in codes[feature].tolist())
+        elif infos[feature] == CONSTANT:
+            labels[feature] = tuple(table[:MAX_CODES])
+    return dict(sorted(labels.items()))
 
 
 def _tree(block: Mapping[str, str], sets: CategorySets, codes: Mapping[int, np.ndarray]) -> Tree:

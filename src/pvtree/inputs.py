@@ -16,6 +16,7 @@ from pvtree.agreement import all_or_none, share
 from pvtree.categories import bins_of_numbers
 from pvtree.comm import Communicator
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
+from pvtree.lightgbm_columns import lightgbm_name
 from pvtree.tables import Columns, Scalar, Table, is_sparse
 
 
@@ -95,6 +96,8 @@ def check_columns(table: Any, columns: Columns, owner: str) -> None:
         raise InvalidDataError(f"X has {table.shape[1]} features, but {expected}.")
     names = column_names(table)
     if names is None or columns.names is None or names == columns.names:
+        return
+    if tuple(map(lightgbm_name, names)) == columns.names:  # LightGBM's files, where the model came from, have no blanks
         return
     missing = [name for name in columns.names if name not in set(names)]
     if not missing:
@@ -337,14 +340,25 @@ def _bins(column: Any, categories: tuple[Scalar, ...], what: str) -> np.ndarray:
     bin_of = {value: b for b, value in enumerate(categories, start=1)}
     if hasattr(column, "cat"):
         # The last entry answers code -1, pandas' missing.
-        table = [bin_of.get(value, 0) for value in column.cat.categories.tolist()] + [0]
+        labels = column.cat.categories.tolist()
+        _check_kind(labels, categories, what)
+        table = [bin_of.get(value, 0) for value in labels] + [0]
         return np.asarray(table, dtype=np.float64)[np.asarray(column.cat.codes, dtype=np.int64)]
     values = np.asarray(column)
     if values.dtype.kind in "biuf":
         return bins_of_numbers(values, [v for v in categories if not isinstance(v, str)])
+    objects = values.tolist()
+    _check_kind(objects, categories, what)
     try:
-        return np.asarray([bin_of.get(value, 0) for value in values.tolist()], dtype=np.float64)
+        return np.asarray([bin_of.get(value, 0) for value in objects], dtype=np.float64)
     except TypeError:
         raise InvalidDataError(
             f"The values of {what} cannot be categories; convert them to strings or numbers."
         ) from None
+
+
+def _check_kind(values: list[Any], categories: tuple[Scalar, ...], what: str) -> None:
+    """Words where the model knows numbers only would all be taken for unseen ones, which is never meant."""
+    is_text = [isinstance(value, str) for value in values if not is_missing(value)]
+    if is_text and all(is_text) and categories and not any(isinstance(known, str) for known in categories):
+        raise InvalidDataError(f"The categories of {what} are text, but numbers in the model; pass the same numbers.")

@@ -147,6 +147,18 @@ def test_a_data_frame_goes_into_lightgbm_as_it_went_into_fit(tmp_path):
     assert Model.from_lightgbm(tmp_path / "model.txt").categories == estimator.model_.categories
 
 
+def test_numbers_of_no_category_go_where_missing_ones_go(tmp_path):
+    colour = np.resize(["red", "blue", "green", None], 200)
+    frame = pd.DataFrame({"a": pd.Categorical(colour)})
+    # Missing rows are like red ones, so they go to their side, wherever that is.
+    estimator = pvtree.GBDTRegressor(**SMALL).fit(frame, np.isin(colour, ["red", None]))
+    its = booster(estimator.model_, tmp_path / "m")
+    np.testing.assert_array_equal(its.predict([[np.nan], [4], [200]]), estimator.predict(frame[3:4])[[0, 0, 0]])
+    back = Model.from_lightgbm(tmp_path / "m")
+    assert back.categories == estimator.model_.categories
+    np.testing.assert_array_equal(back.predict_raw(back.encode(frame))[:, 0], estimator.predict(frame))
+
+
 def test_a_label_may_be_the_word_that_stands_for_nothing(tmp_path):
     frame = pd.DataFrame({"a": pd.Categorical(["(missing)", "b"] * 20)})
     estimator = pvtree.GBDTRegressor(**SMALL).fit(frame, np.arange(40) % 2)

@@ -23,6 +23,7 @@ def test_train_is_fit():
     twin.fit(X[:200], values[:200], eval_set=[(X[200:], values[200:])], eval_metric=["l1", "l2"], eval_names=["held"])
     assert booster.model_ == twin.model_
     assert booster.evals_result == twin.evals_result_
+    assert booster.best_score == {"held": {name: each[-1] for name, each in booster.evals_result["held"].items()}}
     np.testing.assert_array_equal(booster.predict(valid), twin.predict(X[200:]))
     np.testing.assert_array_equal(booster.predict(X, num_iteration=2), twin.predict(X, num_iteration=2))
     np.testing.assert_array_equal(booster.predict(X, pred_leaf=True), twin.apply(X))
@@ -42,6 +43,8 @@ def test_models_travel_as_files_and_strings(tmp_path):
     assert pvtree.Booster(model_str=booster.model_to_string()).model_ == booster.model_
     booster.model_.export_lightgbm(tmp_path / "lightgbm.txt")
     np.testing.assert_array_equal(pvtree.Booster(model_file=tmp_path / "lightgbm.txt").predict(X), booster.predict(X))
+    text = (tmp_path / "lightgbm.txt").read_text()
+    np.testing.assert_array_equal(pvtree.Booster(model_str=text).predict(X), booster.predict(X))
     with pytest.raises(InvalidParameterError, match=r"call pvtree\.train"):
         pvtree.Booster(PARAMS, pvtree.Dataset(X, values))
 

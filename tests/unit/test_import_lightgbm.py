@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from random_trees import random_model, random_rows
 
 import pvtree
-from pvtree.errors import ModelFileError
+from pvtree.errors import InvalidDataError, ModelFileError
 from pvtree.export_lightgbm import dump
 from pvtree.model import Model
 
@@ -96,6 +96,24 @@ def test_labels_of_a_data_frame(tmp_path):
     assert set(model.categories[3]) == set(frame["d"])
     frame.loc[:20, "d"] = None
     np.testing.assert_array_equal(model.predict_raw(model.encode(frame))[:, 0], its.predict(frame))
+
+
+def test_labels_are_found_beside_columns_that_have_none(tmp_path):
+    """A column of one category, ordered categories, and numbers that categorical_feature names."""
+    frame = pd.DataFrame({"the first": X[:, 0], "code": X[:, 3], "nothing": pd.Categorical(["z"] * N_ROWS)})
+    frame["label"] = pd.Categorical([f"v{code % 12:.0f}" for code in X[:, 3]])
+    its = train(SCORE, frame, {"categorical_feature": ["code", "label"]}, objective="regression")
+    model = read(its.model_to_string(), tmp_path)
+    assert set(model.categories[3]) == set(frame["label"])
+    np.testing.assert_array_equal(model.predict_raw(model.encode(frame))[:, 0], its.predict(frame))
+
+    frame["nothing"] = frame["label"]  # and no constant: either column may be the one that is named
+    frame["label"] = X[:, 3] % 4
+    its = train(SCORE, frame, {"categorical_feature": ["nothing", "label"]}, objective="regression")
+    with pytest.warns(UserWarning, match="pass LightGBM's codes"):
+        model = read(its.model_to_string(), tmp_path)
+    with pytest.raises(InvalidDataError, match="'nothing' of X are text, but numbers in the model"):
+        model.encode(frame)
 
 
 def test_many_categories(tmp_path):

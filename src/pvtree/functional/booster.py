@@ -17,7 +17,7 @@ from pvtree.params import n_threads
 if TYPE_CHECKING:
     from pvtree.estimators.fitting import Fitting
 
-_LIGHTGBM_BEGINS = b"tree"  # the first line of LightGBM's text models
+_LIGHTGBM_BEGINS = "tree"  # the first line of LightGBM's text models
 
 
 class Booster:
@@ -42,7 +42,7 @@ class Booster:
         self.best_iteration = 0
         self.best_score: dict[str, dict[str, float]] = {}
         self.evals_result: dict[str, dict[str, list[float]]] = {}
-        self.model_ = _read(model_file) if model_file is not None else Model.from_json(str(model_str))
+        self.model_ = _read(model_file) if model_file is not None else _parsed(str(model_str))
 
     @classmethod
     def of(cls, estimator: Fitting, params: dict[str, Any] | None = None) -> Booster:
@@ -138,7 +138,14 @@ class Booster:
 def _read(path: str | os.PathLike[str]) -> Model:
     try:
         with open(path, "rb") as file:
-            is_lightgbm = file.read(len(_LIGHTGBM_BEGINS)) == _LIGHTGBM_BEGINS
+            is_lightgbm = file.read(len(_LIGHTGBM_BEGINS)) == _LIGHTGBM_BEGINS.encode()
     except OSError:
         is_lightgbm = False  # Model.load says what is wrong with it
     return Model.from_lightgbm(path) if is_lightgbm else Model.load(path)
+
+
+def _parsed(text: str) -> Model:
+    from pvtree import import_lightgbm
+
+    is_lightgbm = text.startswith(_LIGHTGBM_BEGINS)
+    return import_lightgbm.parse_text(text, "this text") if is_lightgbm else Model.from_json(text)
