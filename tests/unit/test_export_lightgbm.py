@@ -147,11 +147,12 @@ def test_a_data_frame_goes_into_lightgbm_as_it_went_into_fit(tmp_path):
     assert Model.from_lightgbm(tmp_path / "model.txt").categories == estimator.model_.categories
 
 
-def test_numbers_of_no_category_go_where_missing_ones_go(tmp_path):
+@pytest.mark.parametrize("sign", [1, -1])  # missing values go left with one of them
+def test_numbers_of_no_category_go_where_missing_ones_go(sign, tmp_path):
     colour = np.resize(["red", "blue", "green", None], 200)
     frame = pd.DataFrame({"a": pd.Categorical(colour)})
     # Missing rows are like red ones, so they go to their side, wherever that is.
-    estimator = pvtree.GBDTRegressor(**SMALL).fit(frame, np.isin(colour, ["red", None]))
+    estimator = pvtree.GBDTRegressor(**SMALL).fit(frame, sign * np.isin(colour, ["red", None]))
     its = booster(estimator.model_, tmp_path / "m")
     np.testing.assert_array_equal(its.predict([[np.nan], [4], [200]]), estimator.predict(frame[3:4])[[0, 0, 0]])
     back = Model.from_lightgbm(tmp_path / "m")
