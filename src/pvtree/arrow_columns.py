@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -56,6 +56,14 @@ def check_named(name: str, names: Sequence[str], path: Path) -> None:
         near = difflib.get_close_matches(name, names, 1) or [n for n in names if n.lower() == name.lower()]
         hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(repr, names[:10]))}."
         raise InvalidParameterError(f"{path} has no column {name!r}; {hint}")
+
+
+def check_unique(wanted: Iterable[str], names: Sequence[str], path: Path | str) -> None:
+    """Of two columns with one name, nobody can tell which is meant."""
+    counts = Counter(names)
+    for name in wanted:
+        if counts[name] > 1:
+            raise InvalidDataError(f"{path} has several columns named {name!r}; give each its own name.")
 
 
 def check_present(features: Sequence[str], names: Sequence[str], path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -13,13 +12,14 @@ from pvtree.arrow_columns import (
     as_numbers,
     bins_of,
     check_type,
+    check_unique,
     count_categories,
     fits_float32,
     is_category,
     load_pyarrow,
     pandas_marks,
 )
-from pvtree.errors import InvalidDataError, InvalidTypeError
+from pvtree.errors import InvalidTypeError
 from pvtree.sources import ReadColumns, Source
 from pvtree.tables import Columns, Scalar, Table
 
@@ -44,9 +44,7 @@ class ArrowTable(Table):
             ) from error
         _, index = pandas_marks(table.schema)
         self._hold(table.drop_columns([name for name in table.column_names if name in index]) if index else table)
-        twice = [name for name, n in Counter(self.columns).items() if n > 1]
-        if twice:
-            raise InvalidDataError(f"X has several columns named {twice[0]!r}; give each its own name.")
+        check_unique(self.columns, self.columns, "X")
         for field in table.schema:
             check_type(field.name, field.type, "X")
 

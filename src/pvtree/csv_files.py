@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pvtree.arrow_columns import as_array, check_named, check_present, is_text, load_pyarrow
+from pvtree.arrow_columns import as_array, check_named, check_present, check_unique, is_text, load_pyarrow
 from pvtree.errors import InvalidDataError, PvtreeError
 from pvtree.parquet import ParquetTable
 from pvtree.partition import query_bounds, row_bounds
@@ -110,6 +110,7 @@ class Scan:
         if wanted.features is not None:
             check_present(wanted.features, self.names, paths[0])
         self.read = self.names if wanted.features is None else list(dict.fromkeys([*wanted.features, *special]))
+        check_unique(self.read, self.names, paths[0])
         self.known = wanted.types or {}
         self.n_rows = 0
         self.query_starts: list[np.ndarray] = []

@@ -19,6 +19,7 @@ from pvtree.arrow_columns import (
     check_kind,
     check_named,
     check_present,
+    check_unique,
     check_same,
     check_type,
     count_categories,
@@ -104,6 +105,7 @@ class ParquetTable(Table):
             self.columns = list(features)
         if not self.columns:
             raise InvalidDataError(f"{self.path} holds no columns to learn from beside {', '.join(special)}; add some.")
+        check_unique([*self.columns, *special], self.schema.names, self.path)
         for name in self.columns:
             check_type(name, self.schema.field(name).type, converted_from or paths[0])
         pieces = deal(groups, rank, size) if qid is None or size == 1 else deal_queries(groups, qid, rank, size)
