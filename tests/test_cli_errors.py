@@ -49,6 +49,7 @@ def made(tmp_path_factory):
     (folder / "header.csv").write_text("x0,x1,x2,y\n")
     (folder / "few.csv").write_text("x0,y\n1,0\n")
     (folder / "text.csv").write_text("x0,x1,x2,y\n1,one,2,0\n")
+    (folder / "twice.csv").write_text("x0,x1,x1,x2,y\n1,2,3,4,0\n2,3,4,5,1\n")
     (folder / "good.dat").write_text("")
     (folder / "bad.toml").write_text("rows = ")
     (folder / "unknown.toml").write_text("[plan]\nrowz = 5\n")
@@ -125,6 +126,7 @@ CASES = [
         ("latin.csv", "latin.csv cannot be read as CSV"),
         ("ragged.csv", "ragged.csv cannot be read as CSV"),
         ("empty.csv", "empty.csv is empty"),
+        ("twice.csv", "twice.csv has several columns named 'x1'"),
         ("header.csv", "header.csv holds no rows"),
     ),
     ([*PREDICT, "--data=binary.svm"], "binary.svm cannot be read as libsvm"),
@@ -141,6 +143,13 @@ CASES = [
     *[([*command, f"{option}={target}"], "annot")
       for command, option in WRITERS for target in ("new.json/a.csv", "/proc/a.csv", "nowhere/a.csv", "/dev/full")],
     ([*PREDICT, "--data=good.csv", "--output=new.xls"], "suffix of new.xls"),
+    # Outputs that would take the place of what is read
+    ([*PREDICT, "--data=good.csv", "--output=./good.csv"], "./good.csv is read"),
+    ([*TRAIN, "--data=good.csv", "--model=good.csv"], "good.csv is read"),
+    ([*EXPORT, "--model=model.json", "--output=model.json"], "model.json is read"),
+    ([*TRAIN, "--data=good.csv", "--model=-"], "cannot be written to -"),
+    # Other libraries' names
+    ([*TRAIN, "--data=good.csv", "--eta=1"], "Did you mean '--learning-rate'"),
 ]  # fmt: skip
 
 

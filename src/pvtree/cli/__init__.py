@@ -45,6 +45,8 @@ def run(arguments: list[str] | None) -> tuple[int, str]:
     except BrokenPipeError:
         forget_output()
         return PIPE_CLOSED, ""
+    except click.NoSuchOption as error:
+        return WRONG_INPUT, as_sentence(unknown_option(error))
     except click.ClickException as error:
         return WRONG_INPUT, as_sentence(error.format_message())
     except PvtreeError as error:
@@ -56,6 +58,17 @@ def run(arguments: list[str] | None) -> tuple[int, str]:
         where = f" ({error.filename})" if error.filename else ""
         reason = f"{error.strerror or error}{where}"
         return WRONG_INPUT, f"{reason}; see that the files can be read and the output can be written."
+
+
+def unknown_option(error: click.NoSuchOption) -> str:
+    """click knows what is spelled alike; a name that another library has for a parameter leads to ours."""
+    from pvtree.aliases import SYNONYMS, synonym
+
+    right = synonym(error.option_name.lstrip("-").replace("-", "_"), SYNONYMS)
+    flag = f"--{right}".replace("_", "-")
+    if error.ctx is not None and any(flag in option.opts for option in error.ctx.command.params):
+        error.possibilities = [flag]
+    return error.format_message()
 
 
 def as_sentence(text: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from pvtree.aliases import SYNONYMS, synonym
 from pvtree.cli.commands import COMMANDS, cli
 
 
@@ -78,7 +79,9 @@ def _check_keys(given: Iterable[str], known: Iterable[str], where: str) -> None:
 
 def _hint(word: str, known: Iterable[str]) -> str:
     known = sorted({each.replace("_", "-") for each in known})
-    near = difflib.get_close_matches(word.replace("_", "-"), known, 1)
+    right = synonym(word.replace("-", "_"), SYNONYMS)  # a name that another library has
+    near = [name for name in known if right is not None and name == right.replace("_", "-")]
+    near = near or difflib.get_close_matches(word.replace("_", "-"), known, 1)
     return f"did you mean {near[0]!r}?" if near else f"it may have {', '.join(known[:40])}."
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +68,13 @@ def place_of(path: str, format: str | None, no_header: bool, delimiter: str | No
         if len(delimiter) != 1 or not delimiter.isascii():
             raise InvalidParameterError(f"--delimiter must be one character, such as ; or tab, got {delimiter!r}.")
     return Place.of(path, format, CsvForm(not no_header, delimiter))
+
+
+def check_output(output: str, *inputs: str | None) -> None:
+    """Before anything is read: an output that takes the place of an input destroys it."""
+    for path in inputs:
+        if path is not None and os.path.isfile(output) and os.path.isfile(path) and os.path.samefile(output, path):
+            raise InvalidParameterError(f"{output} is read, so it cannot be written as well; give another name.")
 
 
 def check_label(place: Place, label: str | None) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import click
 
 from pvtree.cli.config import config_option
-from pvtree.cli.data_options import PATH, model_option
+from pvtree.cli.data_options import PATH, check_output, model_option
 
 
 @click.command()
 @config_option
 @model_option
-@click.option("--output", required=True, type=PATH, metavar="FILE", help="Where the other format is written.")
+@click.option("--output", required=True, type=PATH, metavar="FILE", help="Where the other format is written; - is standard output.")
 @click.option("--format", "kind", default="lightgbm", show_default=True, type=click.Choice(["lightgbm"]), help="Which.")
 @click.option(
     "--average-output/--no-average-output",
@@ -21,8 +21,13 @@ from pvtree.cli.data_options import PATH, model_option
 )
 def export(model: str, output: str, kind: str, average_output: bool) -> None:
     """Write a model as LightGBM's text model, for LightGBM, treelite, lleaves, SHAP and ONNX converters."""
+    from pvtree.export_lightgbm import dump
     from pvtree.model import Model
 
+    check_output(output, model)
     loaded = Model.load(model)
+    if output == "-":
+        click.echo(dump(loaded, average_output), nl=False)
+        return
     loaded.export_lightgbm(output, average_output)
     click.echo(f"{len(loaded.trees)} trees written to {output}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from pvtree.cli.config import config_option
-from pvtree.cli.data_options import PATH, data_options, model_option, place_of
+from pvtree.cli.data_options import PATH, check_output, data_options, model_option, place_of
 from pvtree.cli.ranks import refuse_ranks
 
 
@@ -50,6 +50,7 @@ def predict(
     from pvtree.params import RULES, n_threads
     from pvtree.prediction_files import prediction_file
 
+    check_output(output, data, model)
     RULES["n_jobs"].check("n_jobs", n_jobs)
     loaded = Model.load(model)
     answer = answers.answer(loaded, kind or "prediction", num_iteration, n_threads(n_jobs))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pvtree.cli.config import config_option
-from pvtree.cli.data_options import PATH, check_label, column_options, data_options, place_of
+from pvtree.cli.data_options import PATH, check_label, check_output, column_options, data_options, place_of
 from pvtree.cli.options import ENSEMBLES, TASKS, estimator_class, parameter_options, python_values
 from pvtree.cli.ranks import n_ranks, on_mpi
 from pvtree.errors import InvalidParameterError
@@ -111,6 +111,7 @@ def run_training(order: Order, kind: type, given: dict[str, Any], quiet: bool, c
 
     def prepare() -> tuple[Any, FileRows, FileRows | None]:
         if comm.rank == 0:
+            check_output(order.model, order.data, order.valid)
             check_target(order.model)
         estimator = kind(**python_values(given))
         return estimator, *read_files(order, comm)
@@ -155,7 +156,7 @@ def read_files(order: Order, comm: Communicator) -> tuple[FileRows, FileRows | N
 def check_target(path: str) -> None:
     """Before training, not after it: whether the model can be written."""
     folder = Path(path).absolute().parent
-    if Path(path).is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+    if path == "-" or Path(path).is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
         raise InvalidParameterError(
             f"The model cannot be written to {path}; give the name of a file in a folder that exists and is writable."
         )
