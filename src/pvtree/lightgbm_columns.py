@@ -54,4 +54,4 @@ def _is_within(info: str, size: int) -> bool:
         low, high = (float(word) for word in info.strip("[]").split(":"))
     except ValueError:
         return False
-    return 0 <= low and high < size
+    return low >= 0 and high < size

@@ -222,6 +222,8 @@ def test_command(tmp_path, capsys):
         main(["export", "--model", str(tmp_path / "model.json"), "--output", str(tmp_path / "m.txt"), *flags])
         assert "2 trees written" in capsys.readouterr().out
         assert (tmp_path / "m.txt").read_text() == export_lightgbm.dump(model, not divided)
+    main(["export", "--model", str(tmp_path / "model.json"), "--output", "-"])
+    assert capsys.readouterr().out == export_lightgbm.dump(model)
     with pytest.raises(SystemExit) as exit:
         main(["export", "--model", str(tmp_path / "m.txt"), "--output", str(tmp_path / "n.txt")])
     assert exit.value.code == 2

@@ -67,14 +67,14 @@ def unknown_option(error: click.NoSuchOption) -> str:
     right = synonym(error.option_name.lstrip("-").replace("-", "_"), SYNONYMS)
     flag = f"--{right}".replace("_", "-")
     if error.ctx is not None and any(flag in option.opts for option in error.ctx.command.params):
-        error.possibilities = [flag]
+        error = click.NoSuchOption(error.option_name, possibilities=[flag], ctx=error.ctx)
     return error.format_message()
 
 
 def as_sentence(text: str) -> str:
     """One line, whatever line breaks click or a file's name have put into it."""
     words = " ".join(text.split())
-    return words if words.endswith((".", "?")) else f"{words}."
+    return words if words.endswith((".", "?", ".)")) else f"{words}."
 
 
 def forget_output() -> None:

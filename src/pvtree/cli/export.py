@@ -11,7 +11,13 @@ from pvtree.cli.data_options import PATH, check_output, model_option
 @click.command()
 @config_option
 @model_option
-@click.option("--output", required=True, type=PATH, metavar="FILE", help="Where the other format is written; - is standard output.")
+@click.option(
+    "--output",
+    required=True,
+    type=PATH,
+    metavar="FILE",
+    help="Where the other format is written; - is standard output.",
+)
 @click.option("--format", "kind", default="lightgbm", show_default=True, type=click.Choice(["lightgbm"]), help="Which.")
 @click.option(
     "--average-output/--no-average-output",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pvtree.model import Model
 
 _NUM_ITERATION = optional(integer("How many iterations to predict with; 0 and -1 are all.", -1))
+_START_ITERATION = integer("The first iteration to predict with, counted from 0.", 0)
 
 
 def store(estimator: Any, arguments: Mapping[str, Any]) -> None:
@@ -134,18 +135,28 @@ class Estimator(BaseEstimator, metaclass=RightNames):
         return []
 
     @lazy_on_dask
-    def _raw(self, X: Any, num_iteration: int | None = None) -> np.ndarray:
+    def _raw(self, X: Any, num_iteration: int | None = None, start_iteration: int = 0) -> np.ndarray:
         """Sum (GBDT) or mean (forest) of the trees' values, (n_rows, n_outputs)."""
         check_is_fitted(self, "model_")
-        matrix, n_iterations = self._matrix(X), checked_iterations(num_iteration)
-        return self.model_.predict_raw(matrix, n_iterations=n_iterations, n_threads=n_threads(self.n_jobs))
+        return self.model_.predict_raw(self._matrix(X), **self._which(num_iteration, start_iteration))
 
     @lazy_on_dask
-    def _contrib(self, X: Any, num_iteration: int | None = None) -> np.ndarray:
+    def _contrib(self, X: Any, num_iteration: int | None = None, start_iteration: int = 0) -> np.ndarray:
         """SHAP values, (n_rows, n_outputs * (n_features + 1)); see ``Model.predict_contrib``."""
         check_is_fitted(self, "model_")
-        matrix, n_iterations = self._matrix(X), checked_iterations(num_iteration)
-        return self.model_.predict_contrib(matrix, n_iterations=n_iterations, n_threads=n_threads(self.n_jobs))
+        return self.model_.predict_contrib(self._matrix(X), **self._which(num_iteration, start_iteration))
+
+    @lazy_on_dask
+    def _leaves(self, X: Any, num_iteration: int | None = None, start_iteration: int = 0) -> np.ndarray:
+        """Ordinals of leaves, (n_rows, n_trees); see ``Model.predict_leaf``."""
+        check_is_fitted(self, "model_")
+        return self.model_.predict_leaf(self._matrix(X), **self._which(num_iteration, start_iteration))
+
+    def _which(self, num_iteration: int | None, start_iteration: int) -> dict[str, Any]:
+        """The iterations to predict with, as the model's methods take them, and the threads."""
+        _START_ITERATION.check("start_iteration", start_iteration)
+        n_iterations = checked_iterations(num_iteration)
+        return {"n_iterations": n_iterations, "start": start_iteration, "n_threads": n_threads(self.n_jobs)}
 
     def _staged_raw(self, X: Any) -> Iterator[np.ndarray]:
         check_is_fitted(self, "model_")
@@ -159,11 +170,9 @@ class Estimator(BaseEstimator, metaclass=RightNames):
     def _matrix(self, X: Any) -> Any:
         return inputs.read_like(X, columns_of(self.model_), type(self).__name__)
 
-    @lazy_on_dask
     def apply(self, X: Any) -> np.ndarray:
         """Leaf that each row falls into: its ordinal among the tree's leaves, (n_rows, n_trees)."""
-        check_is_fitted(self, "model_")
-        return self.model_.predict_leaf(self._matrix(X), n_threads=n_threads(self.n_jobs))
+        return self._leaves(X)
 
     @property
     def feature_importances_(self) -> np.ndarray:

@@ -18,16 +18,26 @@ class Values(Fitting):
     """Predicts one number a row."""
 
     def predict(
-        self, X: Any, raw_score: bool = False, num_iteration: int | None = None, pred_contrib: bool = False
+        self,
+        X: Any,
+        raw_score: bool = False,
+        num_iteration: int | None = None,
+        pred_contrib: bool = False,
+        *,
+        start_iteration: int = 0,
+        pred_leaf: bool = False,
     ) -> np.ndarray:
-        """Predicted values, with the first ``num_iteration`` iterations only if given.
+        """Predicted values, with ``num_iteration`` iterations from ``start_iteration`` on only, if given.
 
         With ``pred_contrib`` SHAP values, (n_rows, n_features + 1): what each feature adds to a row's value, and last
-        the value to be expected of a training row; a row of them sums up to the prediction.
+        the value to be expected of a training row; a row of them sums up to the prediction. With ``pred_leaf`` what
+        ``apply`` gives, of these iterations.
         """
+        if pred_leaf:
+            return self._leaves(X, num_iteration, start_iteration)
         if pred_contrib:
-            return self._contrib(X, num_iteration)
-        return self._raw(X, num_iteration)[:, 0]
+            return self._contrib(X, num_iteration, start_iteration)
+        return self._raw(X, num_iteration, start_iteration)[:, 0]
 
     def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
         """Predicted values after the first iteration, after the second, and so on."""
@@ -61,16 +71,26 @@ class Classifier(ClassifierMixin, Fitting):
 
     @lazy_on_dask
     def predict(
-        self, X: Any, raw_score: bool = False, num_iteration: int | None = None, pred_contrib: bool = False
+        self,
+        X: Any,
+        raw_score: bool = False,
+        num_iteration: int | None = None,
+        pred_contrib: bool = False,
+        *,
+        start_iteration: int = 0,
+        pred_leaf: bool = False,
     ) -> np.ndarray:
         """Most probable classes; with ``raw_score`` the scores behind them, (n,) or (n, n_outputs).
 
         With ``pred_contrib`` SHAP values, (n_rows, n_outputs * (n_features + 1)): for each output what each feature
-        adds to a row's raw score, and last the score to be expected of a training row.
+        adds to a row's raw score, and last the score to be expected of a training row. With ``pred_leaf`` what
+        ``apply`` gives. All with ``num_iteration`` iterations from ``start_iteration`` on only, if given.
         """
+        if pred_leaf:
+            return self._leaves(X, num_iteration, start_iteration)
         if pred_contrib:
-            return self._contrib(X, num_iteration)
-        raw = self._raw(X, num_iteration)
+            return self._contrib(X, num_iteration, start_iteration)
+        raw = self._raw(X, num_iteration, start_iteration)
         if raw_score:
             return raw[:, 0] if raw.shape[1] == 1 else raw
         return self._classes_of(raw)
