@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -101,6 +102,17 @@ class _AsXGBoost:
             X, y, sample_weight, eval_set=eval_set, verbose=verbose, callbacks=callbacks, **arguments
         )  # fmt: skip
 
+    def predict(
+        self, X: Any, *, output_margin: bool = False, iteration_range: tuple[int, int] | None = None, **arguments: Any
+    ) -> np.ndarray:
+        """XGBoost's predict; ``arguments`` are those of ``GBDTRegressor.predict``, with our names."""
+        if iteration_range is not None:
+            first, stop = iteration_range
+            arguments |= {"start_iteration": first, "num_iteration": stop - first if stop else None}
+        if output_margin:
+            arguments["raw_score"] = True
+        return super().predict(X, **arguments)  # type: ignore[misc, no-any-return]
+
     def _trained_with(self, values: dict[str, Any], n_classes: int) -> dict[str, Any]:
         """With these three scaled like the hessian H, leaf values and chosen splits are those of XGBoost's hessian:
         r G / (H + l) = c r G / (c H + c l)."""
@@ -161,7 +173,7 @@ class XGBClassifier(_AsXGBoost, GBDTClassifier):  # type: ignore[misc]
         return 1.0 if n_classes <= 2 else n_classes / (n_classes - 1) / 2
 
 
-class XGBRanker(_AsXGBoost, GBDTRanker):
+class XGBRanker(_AsXGBoost, GBDTRanker):  # type: ignore[misc]
     """``GBDTRanker`` with XGBoost's defaults."""
 
     def _hessian_scale(self, n_classes: int) -> float:
@@ -253,6 +265,8 @@ def train(
         values, Family(XGBRegressor, XGBClassifier, XGBRanker, _OwnObjective), n_estimators=num_boost_round,
         early_stopping_rounds=early_stopping_rounds,
     )  # fmt: skip
+    if asked.metrics is None and asked.task == "regression":
+        asked = replace(asked, metrics=[XGBRegressor._default_metric])
     sets, names = [each for each, _ in evals or []], [name for _, name in evals or []]
     estimator = run(
         asked, dtrain, sets, names, custom_metric, xgb_model=xgb_model, callbacks=callbacks, verbose=verbose_eval,

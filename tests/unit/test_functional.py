@@ -130,6 +130,11 @@ def test_xgboost_s_names_have_its_defaults():
     assert made.best_score == min(last)
     booster = made.get_booster()
     np.testing.assert_array_equal(booster.predict(as_xgboost.DMatrix(X)), made.predict_proba(X))
+    margins = booster.predict(as_xgboost.DMatrix(X), output_margin=True, iteration_range=(1, 2))
+    np.testing.assert_array_equal(made.predict(X, output_margin=True, iteration_range=(1, 2)), margins)
+    data, told = as_xgboost.DMatrix(X, values), {}
+    as_xgboost.train({"nthread": 1}, data, 1, [(data, "train")], evals_result=told)
+    assert list(told["train"]) == ["rmse"]
     assert sum(booster.get_score().values()) == made.feature_importances_.sum()
     with pytest.raises(AttributeError, match="only after early stopping"):
         as_xgboost.XGBRegressor(n_estimators=2, n_jobs=1).fit(X, values).best_iteration  # noqa: B018

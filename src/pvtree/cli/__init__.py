@@ -67,7 +67,7 @@ def unknown_option(error: click.NoSuchOption) -> str:
     right = synonym(error.option_name.lstrip("-").replace("-", "_"), SYNONYMS)
     flag = f"--{right}".replace("_", "-")
     if error.ctx is not None and any(flag in option.opts for option in error.ctx.command.params):
-        error = click.NoSuchOption(error.option_name, possibilities=[flag], ctx=error.ctx)
+        return f"No such option {error.option_name!r}. Did you mean {flag!r}?"
     return error.format_message()
 
 
