@@ -26,7 +26,7 @@ from pvtree.dataset import (
     spread_columns,
 )
 from pvtree.errors import InvalidParameterError
-from pvtree.evaluating import EvalSet, Evaluator
+from pvtree.evaluator import EvalSet, Evaluator
 from pvtree.find_split import Votes
 from pvtree.forest import Planter, plant_forest
 from pvtree.growing import TreeMaker

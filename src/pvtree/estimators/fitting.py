@@ -17,7 +17,7 @@ from pvtree.constraints import read_interactions, read_monotone
 from pvtree.dask_data import is_collection
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
 from pvtree.estimators.base import Estimator, columns_of
-from pvtree.estimators.evaluation import Evaluation, given_sets, read_eval_sets, read_metrics
+from pvtree.estimators.eval_arguments import Evaluation, given_sets, read_eval_sets, read_metrics
 from pvtree.params import RULES, Rule, integer, make_params, positive
 from pvtree.user_warnings import warn_user
 

@@ -14,7 +14,7 @@ from pvtree.aliases import objective_named
 from pvtree.comm import Communicator
 from pvtree.errors import InvalidDataError
 from pvtree.estimators.base import store
-from pvtree.estimators.evaluation import Evaluation
+from pvtree.estimators.eval_arguments import Evaluation
 from pvtree.estimators.fitting import Fitting, Request, told
 from pvtree.estimators.tasks import Classifier, Regressor, Values
 from pvtree.params import RULES, objective

@@ -16,7 +16,7 @@ from pvtree.comm import Communicator
 from pvtree.comm import dask as engine
 from pvtree.dask_data import NOT_BY_ROW, Part, align, check_rows, get_client, is_collection, n_rows, place
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError, PvtreeError
-from pvtree.estimators.evaluation import Evaluation, given_sets
+from pvtree.estimators.eval_arguments import Evaluation, given_sets
 from pvtree.estimators.reading import Given
 from pvtree.params import make_params
 from pvtree.stacked import Stacked

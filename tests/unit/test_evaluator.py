@@ -8,7 +8,7 @@ import pytest
 from random_trees import random_model, random_rows
 
 from pvtree.comm.local import run
-from pvtree.evaluating import EvalSet, Evaluator
+from pvtree.evaluator import EvalSet, Evaluator
 from pvtree.metrics import CustomMetric, get_metric
 from pvtree.params import Params
 from pvtree.team import Team

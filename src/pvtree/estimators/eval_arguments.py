@@ -15,7 +15,7 @@ from pvtree.params import integer
 
 if TYPE_CHECKING:
     from pvtree.estimators.reading import Given, ReadTarget
-    from pvtree.evaluating import EvalSet
+    from pvtree.evaluator import EvalSet
     from pvtree.metrics import CustomMetric, Metric
     from pvtree.tables import Columns
 
@@ -52,7 +52,7 @@ def read_eval_sets(
 ) -> list[EvalSet]:
     """Each worker's rows of every evaluation set."""
     from pvtree.estimators.reading import open_rows, read_rows
-    from pvtree.evaluating import EvalSet
+    from pvtree.evaluator import EvalSet
     from pvtree.sources import as_source
     from pvtree.sparse_rows import SparseRows
 
