@@ -137,7 +137,7 @@ def test_probabilities_of_values_are_refused(capsys):
 
 def test_ranking_files_are_predicted_for_in_parts(capsys, monkeypatch):
     whole = printed(capsys, "predict", "--model=rank.json", "--data=rank.letor")
-    monkeypatch.setattr("pvtree.libsvm_files.BLOCK_BYTES", 500)
+    monkeypatch.setattr("pvtree.files.libsvm.BLOCK_BYTES", 500)
     monkeypatch.setattr("pvtree.files.BLOCK_BYTES", 1000)
     assert whole.count("\n") == 201 and whole == printed(capsys, "predict", "--model=rank.json", "--data=rank.letor")
 

@@ -231,7 +231,7 @@ def test_folders_without_permission(place, capsys, monkeypatch):
 
 def test_a_stop_in_the_middle_leaves_no_files(place, capsys, monkeypatch):
     """Ctrl-C and kill, which come while predictions are written."""
-    from pvtree import answers
+    from pvtree.files import answers
 
     for stop, code in ((KeyboardInterrupt(), 130), (MemoryError(), 2), (signal.SIGTERM, 143)):
 

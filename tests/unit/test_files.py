@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pvtree
-from pvtree import csv_files, files, libsvm_files
-from pvtree.libsvm_text import BadLine, parse
+from pvtree import files
+from pvtree.files import csv_tables, libsvm
+from pvtree.files.libsvm_text import BadLine, parse
 from pvtree.tables import Columns
 
 pa = pytest.importorskip("pyarrow")
@@ -62,8 +63,8 @@ def test_the_type_of_a_csv_column_fits_all_its_values(tmp_path_factory, data, bl
     made["mixed"][data.draw(st.integers(0, n - 1))] = "x"
     path = write_csv(tmp_path_factory.mktemp("csv") / "a.csv", made)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csv_files, "BLOCK_BYTES", max(block, 2 * max(map(len, path.read_bytes().split(b"\n"))) + 64))
-        scan = csv_files.Scan([path], csv_files.CsvForm(), csv_files.Wanted(), [])
+        patch.setattr(csv_tables, "BLOCK_BYTES", max(block, 2 * max(map(len, path.read_bytes().split(b"\n"))) + 64))
+        scan = csv_tables.Scan([path], csv_tables.CsvForm(), csv_tables.Wanted(), [])
         types = scan.types()
         assert scan.n_rows == n and str(types["mixed"]) == "string"
         read = pa.Table.from_batches(scan.batches(types))
@@ -83,10 +84,10 @@ def test_the_type_of_a_csv_column_fits_all_its_values(tmp_path_factory, data, bl
      "timestamp[us]"), (" 3", "4", "int64"), ("", "", "null")],
 )  # fmt: skip
 def test_types_do_not_depend_on_which_rows_come_first(one, other, kind, tmp_path, monkeypatch):
-    monkeypatch.setattr(csv_files, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(csv_tables, "BLOCK_BYTES", 100)
     for first, second in ((one, other), (other, one)):
         path = write_csv(tmp_path / "a.csv", {"a": [first] * 50 + [second] * 50, "b": range(100)})
-        assert str(csv_files.Scan([path], csv_files.CsvForm(), csv_files.Wanted(), []).types()["a"]) == kind
+        assert str(csv_tables.Scan([path], csv_tables.CsvForm(), csv_tables.Wanted(), []).types()["a"]) == kind
 
 
 def _is_int64(text):
@@ -193,7 +194,7 @@ def write_libsvm(path, n_rows=100, n_queries=9, seed=0):
 @pytest.mark.parametrize("name", ["a.svm", "a.letor.gz", "a.csv", "a.parquet"])
 @pytest.mark.parametrize("size", [2, 5, 40])
 def test_ranks_share_the_rows_and_keep_queries_whole(name, size, tmp_path, monkeypatch):
-    monkeypatch.setattr(libsvm_files, "BLOCK_BYTES", 300)
+    monkeypatch.setattr(libsvm, "BLOCK_BYTES", 300)
     path, names = tmp_path / name, {}
     if "csv" in name or "parquet" in name:
         qid = np.sort(np.random.default_rng(1).integers(0, 9, 100))
@@ -217,11 +218,11 @@ def test_ranks_share_the_rows_and_keep_queries_whole(name, size, tmp_path, monke
 
 
 def test_a_libsvm_file_is_predicted_for_part_by_part(tmp_path, monkeypatch):
-    monkeypatch.setattr(libsvm_files, "BLOCK_BYTES", 300)
+    monkeypatch.setattr(libsvm, "BLOCK_BYTES", 300)
     path, qid = write_libsvm(tmp_path / "a.svm")
     rows = pvtree.read_file(path)
     assert rows.y.dtype == np.int64 and rows.qid.tolist() == qid.tolist()
-    parts = list(libsvm_files.read_parts(path, 4))
+    parts = list(libsvm.read_parts(path, 4))
     assert len(parts) > 5 and all(part.X.shape[1] == 4 for part in parts)  # columns that a model does not know go
     whole = rows.X.toarray() if hasattr(rows.X, "toarray") else rows.X
     np.testing.assert_array_equal(np.concatenate([part.X.toarray() for part in parts]), whole[:, :4])

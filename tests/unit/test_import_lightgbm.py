@@ -220,6 +220,7 @@ def test_a_wrong_file_is_refused_in_a_sentence(old, new, tmp_path):
 
 @settings(max_examples=150, deadline=None)
 @given(st.data())
+@pytest.mark.filterwarnings("ignore:What the objective")  # a damaged name is an unknown one
 def test_a_damaged_file_gives_a_sound_model_or_a_sentence(tmp_path_factory, data):
     at = data.draw(st.integers(0, len(CATEGORICAL) - 1))
     piece = data.draw(st.sampled_from(["", "9", "-", " ", "\n", "=", "1e9", "nan", "\x00", "ß"]))

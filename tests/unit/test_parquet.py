@@ -15,7 +15,7 @@ from numpy.testing import assert_array_equal
 
 from pvtree.binning import bin_rows, choose_own_bins
 from pvtree.errors import InvalidDataError, MissingDependencyError, PvtreeError
-from pvtree.parquet import ParquetTable
+from pvtree.files.parquet import ParquetTable
 from pvtree.tables import Columns
 from pvtree.team import Team
 
@@ -292,7 +292,7 @@ PEAK = """
 import sys
 from pathlib import Path
 from pvtree import GBDTRegressor, row_ids
-from pvtree.parquet import ParquetTable
+from pvtree.files.parquet import ParquetTable
 
 row_ids.SAMPLE_ROWS = 10_000  # the usual sample would be a third of these rows
 

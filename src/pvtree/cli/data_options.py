@@ -60,8 +60,8 @@ def column_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def place_of(path: str, format: str | None, no_header: bool, delimiter: str | None) -> Place:
-    from pvtree.csv_files import CsvForm
     from pvtree.files import Place
+    from pvtree.files.csv_tables import CsvForm
 
     if delimiter is not None:
         delimiter = {"\\t": "\t", "tab": "\t"}.get(delimiter, delimiter)

@@ -42,7 +42,8 @@ def evaluate(
     pvtree evaluate --model model.json --data test.csv --label y --metric auc --metric binary_logloss
     """
     refuse_ranks("evaluate")
-    from pvtree import file_evaluation, files
+    from pvtree import files
+    from pvtree.files import evaluation
     from pvtree.model import Model
     from pvtree.params import RULES, n_threads
 
@@ -50,9 +51,9 @@ def evaluate(
     loaded = Model.load(model)
     place = place_of(data, format, no_header, delimiter)
     check_label(place, label)
-    measures = file_evaluation.measures(loaded, metrics)
+    measures = evaluation.measures(loaded, metrics)
     rows = files.read_rows(place, label, weight, qid, files.expected_by(loaded))
-    found = file_evaluation.evaluate(loaded, rows, measures, num_iteration, n_threads(n_jobs))
+    found = evaluation.evaluate(loaded, rows, measures, num_iteration, n_threads(n_jobs))
     if as_json:
         click.echo(json.dumps({"data": data, "rows": len(rows), "metrics": found}, indent=1))
         return

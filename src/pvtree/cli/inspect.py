@@ -47,7 +47,7 @@ def inspect(model: str, tree: int | None, importance: str, top: int, as_json: bo
 
 
 def description(model: Model, importance: str) -> dict[str, Any]:
-    from pvtree.answers import feature_names
+    from pvtree.files.answers import feature_names
 
     leaves = [tree.n_leaves for tree in model.trees]
     return {

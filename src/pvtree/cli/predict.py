@@ -45,10 +45,11 @@ def predict(
     pvtree predict --model model.json --data new.csv --output predictions.csv
     """
     refuse_ranks("predict")
-    from pvtree import answers, files
+    from pvtree import files
+    from pvtree.files import answers
+    from pvtree.files.predictions import prediction_file
     from pvtree.model import Model
     from pvtree.params import RULES, n_threads
-    from pvtree.prediction_files import prediction_file
 
     check_output(output, data, model)
     RULES["n_jobs"].check("n_jobs", n_jobs)

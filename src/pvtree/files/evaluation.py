@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from pvtree import targets
-from pvtree.answers import class_labels
 from pvtree.errors import InvalidDataError, InvalidParameterError
 from pvtree.files import FileRows, blocks
+from pvtree.files.answers import class_labels
 from pvtree.inputs import check_columns
 from pvtree.metrics import Metric, default_metric, evaluate_together, get_metric
 from pvtree.model import Model

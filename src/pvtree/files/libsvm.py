@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 import numpy as np
 
 from pvtree.errors import InvalidDataError
-from pvtree.libsvm_text import BadLine, Lines, parse
+from pvtree.files.libsvm_text import BadLine, Lines, parse
 from pvtree.partition import query_bounds, row_bounds
 
 if TYPE_CHECKING:

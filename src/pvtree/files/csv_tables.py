@@ -17,7 +17,7 @@ import numpy as np
 
 from pvtree.arrow_columns import as_array, check_named, check_present, check_unique, is_text, load_pyarrow
 from pvtree.errors import InvalidDataError, PvtreeError
-from pvtree.parquet import ParquetTable
+from pvtree.files.parquet import ParquetTable
 from pvtree.partition import query_bounds, row_bounds
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pvtree.arrow_columns import is_text, load_pyarrow
-from pvtree.csv_files import SUFFIXES as CSV_SUFFIXES
-from pvtree.csv_files import CsvForm, Wanted, read_csv
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
-from pvtree.libsvm_files import SUFFIXES as LIBSVM_SUFFIXES
-from pvtree.libsvm_files import read_libsvm, read_parts
-from pvtree.parquet import ParquetTable
+from pvtree.files.csv_tables import SUFFIXES as CSV_SUFFIXES
+from pvtree.files.csv_tables import CsvForm, Wanted, read_csv
+from pvtree.files.libsvm import SUFFIXES as LIBSVM_SUFFIXES
+from pvtree.files.libsvm import read_libsvm, read_parts
+from pvtree.files.parquet import ParquetTable
 from pvtree.tables import Columns
 
 if TYPE_CHECKING:
