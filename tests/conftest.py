@@ -1,9 +1,11 @@
-"""Gives the tests compiled kernels that match the sources, before anything imports pvtree."""
+"""Gives the tests compiled kernels that match the sources, before anything imports pvtree, and the same examples."""
 
 import hashlib
 import os
 import shutil
 from pathlib import Path
+
+from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".numba_cache"
@@ -26,3 +28,5 @@ def use_cache_of_these_sources() -> None:
 
 if "NUMBA_CACHE_DIR" not in os.environ:
     use_cache_of_these_sources()
+settings.register_profile("same every time", derandomize=True, database=None, deadline=None)
+settings.load_profile("same every time")
