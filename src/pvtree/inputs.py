@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from pvtree.agreement import all_or_none, share
+from pvtree.arrow_columns import UNITS_PER_SECOND
 from pvtree.categories import bins_of_numbers
 from pvtree.comm import Communicator
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
@@ -207,7 +208,9 @@ def _as_floats(table: np.ndarray) -> np.ndarray:
 
 
 def _parsed(values: Any, what: str) -> np.ndarray:
-    """Numbers out of Python objects; text and dates are refused with what to do about them."""
+    """Numbers out of dates, in seconds since 1970, and Python objects; text is refused with what to do about it."""
+    if getattr(values.dtype, "kind", "O") == "M":
+        return _seconds(values)
     if getattr(values.dtype, "kind", "O") != "O":
         raise InvalidDataError(f"{what} holds {values.dtype} values, which are not numbers; {_CATEGORY_HINT}.")
     try:
@@ -218,6 +221,17 @@ def _parsed(values: Any, what: str) -> np.ndarray:
         kind = InvalidTypeError if isinstance(error, TypeError) else InvalidDataError
         message = f"{what} cannot be read as numbers, because {_lowered(error)}; {_CATEGORY_HINT}."
         raise kind(message) from None
+
+
+def _seconds(times: Any) -> np.ndarray:
+    """Since 1970, as of times in files; NaN for missing ones."""
+    if getattr(times.dtype, "tz", None) is not None:  # pandas' own: numpy knows no time zones
+        times = times.dt.tz_convert(None)
+    moments = np.asarray(times)
+    unit, step = np.datetime_data(moments.dtype)
+    if unit not in UNITS_PER_SECOND or step != 1:
+        moments, unit = moments.astype("datetime64[s]"), "s"
+    return np.where(np.isnat(moments), np.nan, moments.astype(np.int64) / UNITS_PER_SECOND[unit])
 
 
 _CATEGORY_HINT = "convert it, make it a pandas 'category' column or name it in categorical_feature"

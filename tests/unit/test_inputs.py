@@ -1,6 +1,8 @@
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
+from numpy.testing import assert_array_equal
 from scipy import sparse
 
 from pvtree.comm import Solo
@@ -78,7 +80,7 @@ def test_nullable_and_mixed_frames():
             "float\\(\\) argument must be a string or a real number",
         ),
         (pd.DataFrame({"t": ["a"]}), InvalidDataError, "column 't' of X .*categorical_feature"),
-        (pd.DataFrame({"t": pd.to_datetime(["2020-01-01"])}), InvalidDataError, "which are not numbers"),
+        (pd.DataFrame({"t": pd.to_timedelta(["1s"])}), InvalidDataError, "which are not numbers"),
         (pd.DataFrame({"t": [1j]}), InvalidDataError, "Complex data not supported"),
         (pd.DataFrame({"a": [1], 2: [3]}), InvalidTypeError, "Some column names"),
     ],
@@ -184,3 +186,18 @@ def test_columns_at_prediction():
         read_like(pd.DataFrame({"b": [1], "a": [2]}), columns, "GBDT")
     with pytest.raises(InvalidDataError, match=r"\('b' missing, 'c' unknown\)"):
         read_like(pd.DataFrame({"a": [1], "c": [2]}), columns, "GBDT")
+
+
+@pytest.mark.parametrize("dtype", ["datetime64[s]", "datetime64[ns]", "datetime64[us, Europe/Zurich]", "datetime64[D]"])
+def test_times_are_seconds_since_1970_as_in_files(dtype):
+    days = np.array(["1970-01-02", "NaT", "2020-01-01T00:00:00"], "datetime64[s]")
+    if dtype == "datetime64[D]":  # numpy has it, pandas has not
+        table, arrow = days.astype(dtype)[:, None], None
+    else:
+        stamps = pd.Series(days)
+        stamps = stamps.dt.tz_localize("UTC").astype(dtype) if "Zurich" in dtype else stamps.astype(dtype)
+        table, arrow = pd.DataFrame({"t": stamps}), pa.Table.from_pandas(pd.DataFrame({"t": stamps}))
+    seconds, _ = read(table)
+    assert_array_equal(seconds[:, 0], [86_400.0, np.nan, 1_577_836_800.0])
+    if arrow is not None:
+        assert_array_equal(read(arrow)[0].matrix(), seconds)
