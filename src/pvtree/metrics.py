@@ -257,18 +257,19 @@ ALIASES = {
 
 
 def get_metric(name: str, objective: str | Callable[..., Any]) -> Metric:
-    """The metric of that name or alias for an objective ("custom" for a function)."""
+    """The metric of that name or alias, in any case of letters, for an objective ("custom" for a function)."""
     family = _family(objective)
     known = BY_OBJECTIVE[family]
-    for candidate in ALIASES.get(name, (name,)):
+    lower = name.lower()
+    for candidate in ALIASES.get(lower, (lower,)):
         if candidate in known:
             return known[candidate]
         level = re.fullmatch(r"ndcg@([1-9][0-9]{0,8})", candidate)
         if level and family in ("lambdarank", "custom"):
             return Mean(candidate, True, partial(_ndcgs, int(level[1])))
     names = [*known, *(["ndcg@K"] if family in ("lambdarank", "custom") else [])]
-    similar = difflib.get_close_matches(str(name), [*names, *ALIASES], n=1)
-    hint = f"did you mean {similar[0]!r}? " if similar and similar[0] != name else ""
+    similar = difflib.get_close_matches(lower, [*names, *ALIASES], n=1)
+    hint = f"did you mean {similar[0]!r}? " if similar and similar[0] != lower else ""
     raise InvalidParameterError(
         f"eval_metric={name!r} is unknown for objective {family!r}: {hint}choose one of {', '.join(names)}."
     )

@@ -240,7 +240,7 @@ def test_a_ranker_without_queries_warns():
 def test_ranking_evaluation():
     X, y = data(n_classes=4)
     model = small(pvtree.GBDTRanker)
-    model.fit(X, y, group=[100, 100], eval_set=[(X, y)], eval_group=[[100, 100]], eval_at=[3, 5])
+    model.fit(X, y, group=[100, 100], eval_set=[(X, y)], eval_group=[[100, 100]], eval_at=[3, 5], eval_metric="NDCG")
     assert list(model.evals_result_["training"]) == ["ndcg@3", "ndcg@5"]
     model.fit(X, y, group=[100, 100], eval_set=[(X, y)], eval_qid=[np.repeat([0, 1], 100)])
     ndcg = model.evals_result_["training"]["ndcg@10"]

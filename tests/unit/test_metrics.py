@@ -170,6 +170,8 @@ def test_names_aliases_and_directions():
     assert get_metric("binary_logloss", "multiclass").name == "multi_logloss"
     assert get_metric("error", "multiclass").name == "multi_error"
     assert get_metric("ndcg", "lambdarank").name == "ndcg@10"
+    assert get_metric("AUC", "binary").name == "auc"  # in any case of letters
+    assert get_metric("NDCG@3", "lambdarank").name == "ndcg@3"
     assert get_metric("auc", "binary").greater_is_better
     assert get_metric("ndcg@3", "lambdarank").greater_is_better
     assert not get_metric("rmse", "regression").greater_is_better

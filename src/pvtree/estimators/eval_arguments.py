@@ -78,8 +78,9 @@ def read_metrics(evaluation: Evaluation, objective: str) -> list[Metric | Custom
         given = repr(evaluation.eval_metric)
         raise InvalidTypeError(f"eval_metric must be a metric's name, a function or a list of these, got {given}.")
     names = [name for name in asked if isinstance(name, str)]
-    if objective == "lambdarank" and "ndcg" in names:
-        at = names.index("ndcg")
+    lower = [name.lower() for name in names]
+    if objective == "lambdarank" and "ndcg" in lower:
+        at = lower.index("ndcg")
         names[at : at + 1] = [f"ndcg@{rank}" for rank in _ranks(evaluation.eval_at)]
     named = {metric.name: metric for metric in (get_metric(name, objective) for name in names)}
     return [*named.values(), *(CustomMetric(function, objective) for function in asked if callable(function))]
