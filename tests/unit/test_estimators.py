@@ -54,6 +54,9 @@ def test_staged_and_limited_predictions_agree(estimator):
     if hasattr(model, "predict_proba"):
         for stage, probabilities in enumerate(model.staged_predict_proba(X), start=1):
             np.testing.assert_array_equal(model.predict_proba(X, num_iteration=stage), probabilities)
+        later = model.predict_proba(X, start_iteration=len(stages) - 1)
+        np.testing.assert_array_equal(later.argmax(axis=1), model.predict(X, start_iteration=len(stages) - 1))
+        np.testing.assert_allclose(np.exp(model.predict_log_proba(X, start_iteration=len(stages) - 1)), later)
     with pytest.raises(InvalidParameterError, match="num_iteration must be an integer of at least -1 or None, got -2"):
         model.predict(X, num_iteration=-2)
 

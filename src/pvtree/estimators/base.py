@@ -18,6 +18,7 @@ from pvtree.aliases import ANYWAY, right_names
 from pvtree.dask_data import is_collection, lazily
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
 from pvtree.params import RULES, Rule, check_values, integer, n_threads, optional, parameter_docs
+from pvtree.prediction_kinds import Finish, predict_kind
 from pvtree.user_warnings import warn_user
 
 if TYPE_CHECKING:
@@ -140,17 +141,12 @@ class Estimator(BaseEstimator, metaclass=RightNames):
         check_is_fitted(self, "model_")
         return self.model_.predict_raw(self._matrix(X), **self._which(num_iteration, start_iteration))
 
-    @lazy_on_dask
-    def _contrib(self, X: Any, num_iteration: int | None = None, start_iteration: int = 0) -> np.ndarray:
-        """SHAP values, (n_rows, n_outputs * (n_features + 1)); see ``Model.predict_contrib``."""
+    def _of_kind(
+        self, X: Any, finish: Finish, num_iteration: int | None, start_iteration: int, **kind: bool
+    ) -> np.ndarray:
+        """What predict gives; see ``predict_kind``."""
         check_is_fitted(self, "model_")
-        return self.model_.predict_contrib(self._matrix(X), **self._which(num_iteration, start_iteration))
-
-    @lazy_on_dask
-    def _leaves(self, X: Any, num_iteration: int | None = None, start_iteration: int = 0) -> np.ndarray:
-        """Ordinals of leaves, (n_rows, n_trees); see ``Model.predict_leaf``."""
-        check_is_fitted(self, "model_")
-        return self.model_.predict_leaf(self._matrix(X), **self._which(num_iteration, start_iteration))
+        return predict_kind(self.model_, self._matrix(X), self._which(num_iteration, start_iteration), finish, **kind)
 
     def _which(self, num_iteration: int | None, start_iteration: int) -> dict[str, Any]:
         """The iterations to predict with, as the model's methods take them, and the threads."""
@@ -170,9 +166,11 @@ class Estimator(BaseEstimator, metaclass=RightNames):
     def _matrix(self, X: Any) -> Any:
         return inputs.read_like(X, columns_of(self.model_), type(self).__name__)
 
+    @lazy_on_dask
     def apply(self, X: Any) -> np.ndarray:
         """Leaf that each row falls into: its ordinal among the tree's leaves, (n_rows, n_trees)."""
-        return self._leaves(X)
+        check_is_fitted(self, "model_")
+        return self.model_.predict_leaf(self._matrix(X), **self._which(None, 0))
 
     @property
     def feature_importances_(self) -> np.ndarray:

@@ -17,6 +17,7 @@ from pvtree.estimators.fitting import Fitting
 class Values(Fitting):
     """Predicts one number a row."""
 
+    @lazy_on_dask
     def predict(
         self,
         X: Any,
@@ -33,15 +34,12 @@ class Values(Fitting):
         the value to be expected of a training row; a row of them sums up to the prediction. With ``pred_leaf`` what
         ``apply`` gives, of these iterations.
         """
-        if pred_leaf:
-            return self._leaves(X, num_iteration, start_iteration)
-        if pred_contrib:
-            return self._contrib(X, num_iteration, start_iteration)
-        return self._raw(X, num_iteration, start_iteration)[:, 0]
+        kind = {"raw_score": raw_score, "pred_leaf": pred_leaf, "pred_contrib": pred_contrib}
+        return self._of_kind(X, _only_output, num_iteration, start_iteration, **kind)
 
     def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
         """Predicted values after the first iteration, after the second, and so on."""
-        return (raw[:, 0] for raw in self._staged_raw(X))
+        return map(_only_output, self._staged_raw(X))
 
 
 class Regressor(RegressorMixin, Values):
@@ -86,24 +84,18 @@ class Classifier(ClassifierMixin, Fitting):
         adds to a row's raw score, and last the score to be expected of a training row. With ``pred_leaf`` what
         ``apply`` gives. All with ``num_iteration`` iterations from ``start_iteration`` on only, if given.
         """
-        if pred_leaf:
-            return self._leaves(X, num_iteration, start_iteration)
-        if pred_contrib:
-            return self._contrib(X, num_iteration, start_iteration)
-        raw = self._raw(X, num_iteration, start_iteration)
-        if raw_score:
-            return raw[:, 0] if raw.shape[1] == 1 else raw
-        return self._classes_of(raw)
+        kind = {"raw_score": raw_score, "pred_leaf": pred_leaf, "pred_contrib": pred_contrib}
+        return self._of_kind(X, self._classes_of, num_iteration, start_iteration, **kind)
 
     @lazy_on_dask
-    def predict_proba(self, X: Any, num_iteration: int | None = None) -> np.ndarray:
+    def predict_proba(self, X: Any, num_iteration: int | None = None, *, start_iteration: int = 0) -> np.ndarray:
         """Probabilities of the classes in the order of ``classes_``, (n_rows, n_classes)."""
-        return self._probabilities(self._raw(X, num_iteration))
+        return self._probabilities(self._raw(X, num_iteration, start_iteration))
 
     @lazy_on_dask
-    def predict_log_proba(self, X: Any, num_iteration: int | None = None) -> np.ndarray:
+    def predict_log_proba(self, X: Any, num_iteration: int | None = None, *, start_iteration: int = 0) -> np.ndarray:
         with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X, num_iteration))
+            return np.log(self.predict_proba(X, num_iteration, start_iteration=start_iteration))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The accuracy of predict(X); of Dask collections, y and the predictions come here."""
@@ -124,6 +116,10 @@ class Classifier(ClassifierMixin, Fitting):
 
     def _classes_of(self, raw: np.ndarray) -> np.ndarray:
         return self.classes_[self._probabilities(raw).argmax(axis=1)]
+
+
+def _only_output(raw: np.ndarray) -> np.ndarray:
+    return raw[:, 0]
 
 
 def _computed(*columns: Any) -> tuple[Any, ...]:

@@ -13,6 +13,7 @@ from pvtree.errors import InvalidParameterError
 from pvtree.functional.dataset import Dataset
 from pvtree.model import Model
 from pvtree.params import n_threads
+from pvtree.prediction_kinds import predict_kind
 
 if TYPE_CHECKING:
     from pvtree.estimators.fitting import Fitting
@@ -79,15 +80,12 @@ class Booster:
             "start": start_iteration,
             "n_threads": n_threads(None),
         }
-        if pred_leaf:
-            return self.model_.predict_leaf(X, **how)
-        if pred_contrib:
-            return self.model_.predict_contrib(X, **how)
-        raw = self.model_.predict_raw(X, **how)
-        if raw_score:
-            return raw[:, 0] if raw.shape[1] == 1 else raw
-        predicted = predictions(self.model_.objective, raw)
-        return predicted[:, 1] if self.model_.objective == "binary" else predicted
+
+        def finish(raw: np.ndarray) -> np.ndarray:
+            predicted = predictions(self.model_.objective, raw)
+            return predicted[:, 1] if self.model_.objective == "binary" else predicted
+
+        return predict_kind(self.model_, X, how, finish, raw_score, pred_leaf, pred_contrib)
 
     def save_model(
         self, filename: str | os.PathLike[str], num_iteration: int | None = None, start_iteration: int = 0
