@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pvtree.constraint_texts import sets_of, signs_of
 from pvtree.errors import InvalidParameterError
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ def read_monotone(given: Any, columns: Columns, n_classes: int) -> tuple[int, ..
     """A sign for each column; nothing where no column has one."""
     if given is None:
         return ()
+    if isinstance(given, str):
+        given = signs_of(given)
     signs = [0] * columns.n_features
     if isinstance(given, Mapping):
         for column, sign in given.items():
@@ -76,6 +79,8 @@ def read_monotone(given: Any, columns: Columns, n_classes: int) -> tuple[int, ..
 
 def read_interactions(given: Any, columns: Columns) -> tuple[tuple[int, ...], ...]:
     """Sets of column indices, each in rising order."""
+    if isinstance(given, str):
+        given = sets_of(given)
     sets = [{_index(column, columns, "interaction_constraints") for column in each} for each in given or ()]
     return tuple(tuple(sorted(each)) for each in sets)
 

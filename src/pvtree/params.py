@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from pvtree.aliases import objective_named
+from pvtree.constraint_texts import sets_of, signs_of
 from pvtree.errors import InvalidParameterError, InvalidTypeError
 
 
@@ -165,17 +166,31 @@ def _is_list_of_columns(value: Any) -> bool:
 
 _MONOTONE = Rule(
     "1 for columns that predictions may only rise with, -1 for those that they may only fall with, 0 for others.",
-    "a list of 1, -1 or 0 for each column, a dict of these by column index or name, or None",
-    lambda v: v is None or (_is_list_of_columns([*v] if isinstance(v, Mapping) else v) and _are_integers(_signs(v))),
-    lambda v: v is None or all(sign in (-1, 0, 1) for sign in _signs(v)),
+    "a list of 1, -1 or 0 for each column, a dict of these by column index or name, a text like '(1,0,-1)', or None",
+    lambda v: (
+        v is None
+        or isinstance(v, str)
+        or (_is_list_of_columns([*v] if isinstance(v, Mapping) else v) and _are_integers(_signs(v)))
+    ),
+    lambda v: v is None or all(sign in (-1, 0, 1) for sign in _signs(_read(v, signs_of, [None]))),
 )
 
 _INTERACTIONS = Rule(
     "Sets of columns that may meet: all splits above a leaf are by columns of one set. Columns in no set are not used.",
-    "a list of lists of column indices or names, none of them empty, or None",
-    lambda v: v is None or (isinstance(v, list | tuple) and all(map(_is_list_of_columns, v))),
-    lambda v: v is None or all(len(columns) > 0 for columns in v),
+    "a list of lists of column indices or names, none of them empty, a text like '[0,1],[2]', or None",
+    lambda v: v is None or isinstance(v, str) or (isinstance(v, list | tuple) and all(map(_is_list_of_columns, v))),
+    lambda v: v is None or all(len(columns) > 0 for columns in _read(v, sets_of, [[]])),
 )
+
+
+def _read(given: Any, parse: Callable[[str], Any], wrong: Any) -> Any:
+    """A text as what it stands for, or as something that is out of range."""
+    if not isinstance(given, str):
+        return given
+    try:
+        return parse(given)
+    except ValueError:
+        return wrong
 
 
 def _are_integers(values: list[Any]) -> bool:

@@ -35,6 +35,18 @@ def test_constraints_are_read_by_index_and_name() -> None:
     assert read_interactions(None, COLUMNS) == read_interactions([], COLUMNS) == ()
 
 
+@pytest.mark.parametrize("text", ["(1,0,0,-1)", "1,0,0,-1", "[1, 0, 0, -1]", "size:-1,0:1"])
+def test_signs_are_read_from_texts(text: str) -> None:
+    RULES["monotone_constraints"].check("monotone_constraints", text)
+    assert read_monotone(text, COLUMNS, 1) == (1, 0, 0, -1)
+
+
+@pytest.mark.parametrize("text", ["[0,3],[2]", "[[0, 3], [2]]", '[["size", "age"], ["colour"]]', "0,size;2"])
+def test_sets_are_read_from_texts(text: str) -> None:
+    RULES["interaction_constraints"].check("interaction_constraints", text)
+    assert read_interactions(text, COLUMNS) == ((0, 3), (2,))
+
+
 @pytest.mark.parametrize(
     ("parameter", "value", "message"),
     [
@@ -43,12 +55,16 @@ def test_constraints_are_read_by_index_and_name() -> None:
         ("monotone_constraints", {4: 1}, "column indices from 0 to 3, got 4"),
         ("monotone_constraints", {"colour": 1}, "column 'colour', whose categories have no order"),
         ("monotone_constraints", [2, 0, 0, 0], "must be a list of 1, -1 or 0"),
-        ("monotone_constraints", "1,0", "must be a list of 1, -1 or 0"),
+        ("monotone_constraints", "(1,0)", "has 2 signs, but X has 4 columns; give one for each"),
+        ("monotone_constraints", "1,up,0,0", "must be a list of 1, -1 or 0"),
+        ("monotone_constraints", "(2,0,0,0)", "must be a list of 1, -1 or 0"),
         ("monotone_constraints", [1.5, 0, 0, 0], "must be a list of 1, -1 or 0"),
         ("interaction_constraints", [["age", "weight"]], "interaction_constraints names 'weight'"),
         ("interaction_constraints", [[-1]], "column indices from 0 to 3, got -1"),
         ("interaction_constraints", [[]], "none of them empty"),
         ("interaction_constraints", [0, 1], "must be a list of lists"),
+        ("interaction_constraints", "[0,1],[]", "must be a list of lists"),
+        ("interaction_constraints", "[0,1],2", "must be a list of lists"),
     ],
 )
 def test_wrong_constraints_get_a_sentence(parameter: str, value: Any, message: str) -> None:
