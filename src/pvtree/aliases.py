@@ -131,6 +131,8 @@ _ARGUMENTS_OF_FIT = (
     "eval_qid",
     "eval_sample_weight",
     "eval_set",
+    "eval_X",
+    "eval_y",
     "group",
     "init_model",
     "qid",

@@ -18,6 +18,7 @@ from pvtree.aliases import ANYWAY
 from pvtree.callbacks import EvalResult, early_stopping
 from pvtree.errors import InvalidParameterError
 from pvtree.estimators import GBDTClassifier, GBDTRanker, GBDTRegressor
+from pvtree.estimators.eval_arguments import paired
 from pvtree.functional import Booster as LightGBMBooster
 from pvtree.functional import Dataset
 from pvtree.functional.training import Family, read_params, run
@@ -92,10 +93,13 @@ class _AsXGBoost:
         arguments |= {name: value for name, value in ours.items() if value is not None}
         if base_margin is not None:
             raise InvalidParameterError("base_margin is not known to pvtree; leave it out.")
+        eval_set = paired(eval_set, arguments.pop("eval_X", None), arguments.pop("eval_y", None))
         if eval_set is not None:
             arguments.setdefault("eval_names", [f"validation_{i}" for i in range(len(eval_set))])
             arguments.setdefault("eval_metric", self.eval_metric or self._default_metric)  # type: ignore[attr-defined]
-        rounds = self.early_stopping_rounds  # type: ignore[attr-defined]
+        rounds = arguments.pop("early_stopping_rounds", None)
+        if rounds is None:
+            rounds = self.early_stopping_rounds  # type: ignore[attr-defined]
         if rounds:
             callbacks = [*(callbacks or []), _last_decides(rounds, verbose=False)]
         return super().fit(  # type: ignore[misc, no-any-return]

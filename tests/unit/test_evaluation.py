@@ -4,6 +4,7 @@ from estimator_samples import data, fitted, small
 from sklearn.base import clone
 
 import pvtree
+from pvtree import as_xgboost
 from pvtree.callbacks import early_stopping
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
 
@@ -41,6 +42,53 @@ def test_evaluation_weights():
     model = small(pvtree.GBDTRegressor).fit(X, y, eval_set=[(X, y)], eval_sample_weight=[weight])
     expected = np.average((model.predict(X) - y) ** 2, weights=weight)
     assert model.evals_result_["training"]["l2"][-1] == pytest.approx(expected)
+
+
+def test_sets_and_stopping_as_other_arguments_of_fit():
+    X, y = data(400)
+    train, held, rest = (X[:200], y[:200]), (X[200:300], y[200:300]), (X[300:], y[300:])
+    model = small(pvtree.GBDTRegressor, n_estimators=30, learning_rate=0.5)
+    stopping = clone(model).set_params(early_stopping_rounds=2).fit(*train, eval_set=[held, rest])
+    assert 0 < stopping.best_iteration_ < 30
+    for several in (tuple, list):
+        model.fit(
+            *train, eval_X=several([held[0], rest[0]]), eval_y=several([held[1], rest[1]]), early_stopping_rounds=2
+        )
+        assert model.model_ == stopping.model_ and model.evals_result_ == stopping.evals_result_
+    assert model.early_stopping_rounds is None
+    assert list(model.fit(*train, eval_X=held[0].tolist(), eval_y=held[1].tolist()).evals_result_) == ["valid_0"]
+    assert model.n_iter_ == 30
+    theirs = as_xgboost.XGBRegressor(n_estimators=30, verbosity=0).fit(
+        *train, eval_X=held[0], eval_y=held[1], early_stopping_rounds=2
+    )
+    assert theirs.best_iteration < 29 and list(theirs.evals_result()) == ["validation_0"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"eval_set": [(0, 0)], "eval_X": 0, "eval_y": 0}, "eval_set and eval_X are two ways"),
+        ({"eval_X": 0}, "eval_X and eval_y belong together"),
+        ({"eval_X": (0, 0), "eval_y": (0,)}, "eval_X holds 2 set"),
+        ({"init_score": [0.0]}, "init_score is no argument of GBDTRanker.fit; .* pass that model as init_model"),
+        ({"eval_sets": []}, "eval_sets is no argument of GBDTRanker.fit; did you mean eval_set?"),
+        ({"num_leaf": 4}, r"num_leaf is no argument of GBDTRanker.fit; .* set_params\(num_leaves="),
+        ({"frobnicate": 4}, "its arguments are X, y, sample_weight, group, qid, eval_set"),
+        ({"early_stopping_rounds": -1}, "early_stopping_rounds must be"),
+    ],
+)
+def test_wrong_arguments_of_fit(arguments, message):
+    X, y = data(n_classes=4)
+    with pytest.raises((InvalidParameterError, InvalidDataError), match=message):
+        small(pvtree.GBDTRanker).fit(X, y, group=[200], init_model=None, eval_init_score=None, **arguments)
+
+
+def test_arguments_of_fit_that_other_estimators_have():
+    X, y = data()
+    with pytest.raises(InvalidParameterError, match=r"group is no argument of GBDTRegressor.fit; .* GBDTRanker"):
+        small(pvtree.GBDTRegressor).fit(X, y, group=[200])
+    with pytest.raises(InvalidParameterError, match="leave early_stopping_rounds out"):
+        small(pvtree.RandomForestRegressor).fit(X, y, eval_set=[(X, y)], early_stopping_rounds=2)
 
 
 def test_early_stopping_keeps_the_best_iteration():

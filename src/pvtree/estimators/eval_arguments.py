@@ -33,6 +33,25 @@ class Evaluation:
     eval_at: Any = ()
 
 
+def paired(eval_set: Any, eval_X: Any, eval_y: Any) -> Any:
+    """``eval_set`` of LightGBM's newer ``eval_X`` and ``eval_y``: one set, or a tuple or list of sets."""
+    if eval_X is None and eval_y is None:
+        return eval_set
+    if eval_set is not None:
+        raise InvalidParameterError("eval_set and eval_X are two ways to give the same; leave one of them out.")
+    if eval_X is None or eval_y is None:
+        raise InvalidDataError("eval_X and eval_y belong together; pass both, or none of them.")
+    # A list may as well be one set, row by row.
+    is_many = isinstance(eval_X, tuple) or (
+        isinstance(eval_X, list) and bool(eval_X) and all(len(getattr(X, "shape", ())) == 2 for X in eval_X)
+    )
+    if not is_many:
+        return [(eval_X, eval_y)]
+    if not isinstance(eval_y, list | tuple) or len(eval_X) != len(eval_y):
+        raise InvalidDataError(f"eval_X holds {len(eval_X)} set(s); pass eval_y as a tuple with a target for each.")
+    return list(zip(eval_X, eval_y, strict=True))
+
+
 def given_sets(evaluation: Evaluation, train: Given) -> dict[str, Given]:
     """The evaluation sets by name, as the user gave them."""
     pairs = _pairs(evaluation.eval_set)

@@ -17,7 +17,8 @@ from pvtree.constraints import read_interactions, read_monotone
 from pvtree.dask_data import is_collection
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
 from pvtree.estimators.base import Estimator, columns_of
-from pvtree.estimators.eval_arguments import Evaluation, given_sets, read_eval_sets, read_metrics
+from pvtree.estimators.eval_arguments import Evaluation, given_sets, paired, read_eval_sets, read_metrics
+from pvtree.estimators.fit_arguments import refuse_unknown
 from pvtree.params import RULES, Rule, integer, make_params, positive
 from pvtree.user_warnings import warn_user
 
@@ -43,11 +44,13 @@ class Request:
     checkpoint_freq: int = 10
     feature_name: Any = "auto"
     categorical_feature: Any = "auto"
+    early_stopping_rounds: int | None = None
 
     def checked(self) -> Request:
         integer("", 1).check("checkpoint_freq", self.checkpoint_freq)
         _PATH.check("checkpoint", self.checkpoint)
         RULES["categorical_feature"].check("categorical_feature", self.categorical_feature)
+        RULES["early_stopping_rounds"].check("early_stopping_rounds", self.early_stopping_rounds)
         callbacks = _checked_callbacks(self.callbacks)
         folders = [callback for callback in callbacks if isinstance(callback, checkpoint)]
         if len(folders) + (self.checkpoint is not None) > 1:
@@ -77,9 +80,12 @@ class Fitting(Estimator):
         sample_weight: Any = None,
         *,
         eval_set: Any = None,
+        eval_X: Any = None,
+        eval_y: Any = None,
         eval_names: Any = None,
         eval_sample_weight: Any = None,
         eval_metric: Any = None,
+        early_stopping_rounds: int | None = None,
         callbacks: Any = None,
         init_model: Any = None,
         comm: Any = None,
@@ -90,15 +96,17 @@ class Fitting(Estimator):
         feature_name: Any = "auto",
         categorical_feature: Any = "auto",
         verbose: Any = False,
+        **unknown: Any,
     ) -> Self:
         """Train on X (rows x columns) and y; rows of weight zero are left out.
 
-        ``eval_set`` is a list of pairs (X, y) whose metrics are recorded after every iteration,
-        ``eval_metric`` a name, a function f(y_true, y_pred[, weight]) -> (name, value, is_higher_better) or a
-        list of these. ``callbacks`` are called after every iteration. ``init_model`` (a Model, a fitted
-        estimator or the path of a saved model) is where training goes on from. ``feature_name`` names the columns of an
-        X without names, ``categorical_feature`` is for this fit what the parameter is for all. ``verbose`` prints the
-        metrics of every iteration, or of every so many.
+        ``eval_set`` is a list of pairs (X, y) whose metrics are recorded after every iteration; ``eval_X`` and
+        ``eval_y`` are another way to give them, one set or a tuple of sets. ``eval_metric`` is a name, a function
+        f(y_true, y_pred[, weight]) -> (name, value, is_higher_better) or a list of these. ``callbacks`` are called
+        after every iteration. ``init_model`` (a Model, a fitted estimator or the path of a saved model) is where
+        training goes on from. ``feature_name`` names the columns of an X without names, ``categorical_feature`` and
+        ``early_stopping_rounds`` are for this fit what the parameters are for all. ``verbose`` prints the metrics of
+        every iteration, or of every so many.
 
         On a cluster: with ``comm`` (mpi4py's, such as MPI.COMM_WORLD) every rank calls fit with its own rows, of
         evaluation sets too, and ends with the same model; a Dask array or DataFrame trains on the Dask cluster that
@@ -106,10 +114,11 @@ class Fitting(Estimator):
         does not answer. ``checkpoint`` is a folder where the model is kept every ``checkpoint_freq`` iterations; a fit
         of the same data with the same parameters goes on from there.
         """
+        refuse_unknown(unknown, Fitting.fit, type(self).__name__, self._get_param_names())
         request = Request(
-            Evaluation(eval_set, eval_names, eval_sample_weight, eval_metric=eval_metric),
+            Evaluation(paired(eval_set, eval_X, eval_y), eval_names, eval_sample_weight, eval_metric=eval_metric),
             told(callbacks, verbose), init_model, comm, client, timeout, checkpoint, checkpoint_freq, feature_name,
-            categorical_feature,
+            categorical_feature, early_stopping_rounds,
         )  # fmt: skip
         return self._fit(X, y, sample_weight, request)
 
@@ -151,6 +160,7 @@ class Fitting(Estimator):
         settings["the number of callbacks"] = str(len(request.callbacks))
         settings["feature_name"] = _shown(request.feature_name)
         settings["categorical_feature of fit"] = _shown(request.categorical_feature)
+        settings["early_stopping_rounds of fit"] = _shown(request.early_stopping_rounds)
         settings["eval_metric"] = _shown(request.evaluation.eval_metric)
         settings["checkpoint"] = "given" if request.checkpoint is not None else "not given"
         settings["checkpoint_freq"] = str(request.checkpoint_freq)
@@ -159,7 +169,11 @@ class Fitting(Estimator):
 
     def _checked(self, request: Request) -> Request:
         """The request once it and the parameters are known to be right."""
-        self._checked_parameters()
+        values = self._checked_parameters()
+        if request.early_stopping_rounds and "early_stopping_rounds" not in values:
+            raise InvalidParameterError(
+                "The trees of a forest are no steps to stop at; leave early_stopping_rounds out."
+            )
         return request.checked()
 
     def _train(
@@ -172,6 +186,8 @@ class Fitting(Estimator):
         values, start = self.get_params(deep=False), request.init_model
         if not isinstance(request.categorical_feature, str):
             values["categorical_feature"] = request.categorical_feature
+        if request.early_stopping_rounds is not None:
+            values["early_stopping_rounds"] = request.early_stopping_rounds
         self._check_workers(values, comm)
         data = self._read_training(given, values, start, request.feature_name, comm)
         task = self._task(data.n_classes)

@@ -14,7 +14,8 @@ from pvtree.aliases import objective_named
 from pvtree.comm import Communicator
 from pvtree.errors import InvalidDataError
 from pvtree.estimators.base import store
-from pvtree.estimators.eval_arguments import Evaluation
+from pvtree.estimators.eval_arguments import Evaluation, paired
+from pvtree.estimators.fit_arguments import refuse_unknown
 from pvtree.estimators.fitting import Fitting, Request, told
 from pvtree.estimators.tasks import Classifier, Regressor, Values
 from pvtree.params import RULES, objective
@@ -202,12 +203,15 @@ class GBDTRanker(_GBDT, Values):
         group: Any = None,
         qid: Any = None,
         eval_set: Any = None,
+        eval_X: Any = None,
+        eval_y: Any = None,
         eval_names: Any = None,
         eval_sample_weight: Any = None,
         eval_group: Any = None,
         eval_qid: Any = None,
         eval_metric: Any = None,
         eval_at: Any = (10,),
+        early_stopping_rounds: int | None = None,
         callbacks: Any = None,
         init_model: Any = None,
         comm: Any = None,
@@ -218,6 +222,7 @@ class GBDTRanker(_GBDT, Values):
         feature_name: Any = "auto",
         categorical_feature: Any = "auto",
         verbose: Any = False,
+        **unknown: Any,
     ) -> Self:
         """Train on X (documents x columns) and their relevance y, whole numbers from 0 to 30.
 
@@ -226,11 +231,13 @@ class GBDTRanker(_GBDT, Values):
         ranks at which NDCG is measured. The other arguments are those of ``GBDTRegressor.fit``. On a cluster a query
         whose rows, by ``qid``, lie on several workers is moved to one of them.
         """
+        refuse_unknown(unknown, GBDTRanker.fit, type(self).__name__, self._get_param_names())
+        eval_set = paired(eval_set, eval_X, eval_y)
         if eval_set is not None and eval_group is None and eval_qid is None:
             raise InvalidDataError("eval_set of a ranker needs its queries; pass eval_group or eval_qid to fit.")
         request = Request(
             Evaluation(eval_set, eval_names, eval_sample_weight, eval_group, eval_qid, eval_metric, eval_at),
             told(callbacks, verbose), init_model, comm, client, timeout, checkpoint, checkpoint_freq, feature_name,
-            categorical_feature,
+            categorical_feature, early_stopping_rounds,
         )  # fmt: skip
         return self._fit(X, y, sample_weight, request, group, qid)
