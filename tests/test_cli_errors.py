@@ -48,6 +48,9 @@ def made(tmp_path_factory):
     (folder / "empty.csv").write_text("")
     (folder / "header.csv").write_text("x0,x1,x2,y\n")
     (folder / "few.csv").write_text("x0,y\n1,0\n")
+    (folder / "semicolons.csv").write_text("x0;x1;x2;y\n1;2;3;0\n")
+    (folder / "tabs.csv").write_text("x0\tx1\tx2\ty\n1\t2\t3\t0\n")
+    (folder / "blanks.csv").write_text("x0,X1 ,x2,Y\n1,2,3,0\n")
     (folder / "text.csv").write_text("x0,x1,x2,y\n1,one,2,0\n")
     (folder / "twice.csv").write_text("x0,x1,x1,x2,y\n1,2,3,4,0\n2,3,4,5,1\n")
     (folder / "good.dat").write_text("")
@@ -81,6 +84,7 @@ def run(arguments, capsys):
         main(arguments)
     told = capsys.readouterr()
     assert told.err.startswith("Error: ") and told.err.count("\n") == 1 and "Traceback" not in told.err, told.err
+    assert not told.out
     assert len(told.err) < 600 and told.err.rstrip()[-1] in ".?", told.err
     return ended.value.code, told.err
 
@@ -128,7 +132,13 @@ CASES = [
         ("empty.csv", "empty.csv is empty"),
         ("twice.csv", "twice.csv has several columns named 'x1'"),
         ("header.csv", "header.csv holds no rows"),
+        ("semicolons.csv", "--delimiter ';'"),
+        ("tabs.csv", "--delimiter tab"),
     ),
+    ([*PREDICT, "--data=blanks.csv"], "lacks 'x1', which the model was trained on; did you mean 'X1 '"),
+    ([*EVALUATE, "--data=blanks.csv"], "no column 'y'; did you mean 'Y'"),
+    (["predict", "--data=few.csv"], "few.csv lacks 'x1', 'x2'"),  # standard output stays empty
+    ([*PREDICT, "--data=good.csv", "--raw", "--leaf"], "--raw and --leaf are different predictions"),
     ([*PREDICT, "--data=binary.svm"], "binary.svm cannot be read as libsvm"),
     ([*PREDICT, "--data=few.csv"], "few.csv lacks 'x1', 'x2'"),
     ([*PREDICT, "--data=text.csv"], "'x1' of text.csv holds text"),

@@ -53,9 +53,15 @@ def check_same(schema: pa.Schema, path: Path, first: pa.Schema, first_path: Path
 def check_named(name: str, names: Sequence[str], path: Path) -> None:
     """A column that the user has named must be there."""
     if name not in names:
-        near = difflib.get_close_matches(name, names, 1) or [n for n in names if n.lower() == name.lower()]
+        near = _same_letters(name, names) or difflib.get_close_matches(name, names, 1)
         hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(repr, names[:10]))}."
         raise InvalidParameterError(f"{path} has no column {name!r}; {hint}")
+
+
+def _same_letters(name: str, names: Iterable[str]) -> list[str]:
+    """The names that differ in blanks and capitals only."""
+    letters = "".join(name.split()).lower()
+    return [each for each in names if "".join(each.split()).lower() == letters]
 
 
 def check_unique(wanted: Iterable[str], names: Sequence[str], path: Path | str) -> None:
@@ -72,7 +78,9 @@ def check_present(features: Sequence[str], names: Sequence[str], path: Path) -> 
     missing = [name for name in features if name not in there]
     if missing:
         shown = ", ".join(map(repr, missing[:5])) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
-        raise InvalidDataError(f"{path} lacks {shown}, which the model was trained on; add what is missing.")
+        near = next(((found[0], name) for name in missing if (found := _same_letters(name, names))), None)
+        remedy = "add what is missing." if near is None else f"did you mean {near[0]!r}? Rename it to {near[1]!r}."
+        raise InvalidDataError(f"{path} lacks {shown}, which the model was trained on; {remedy}")
 
 
 def check_kind(name: str, kind: pa.DataType, categories: Sequence[Scalar] | None, path: Path) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import click
+from click.core import ParameterSource
 
 from pvtree.cli.config import config_option
 from pvtree.cli.data_options import PATH, check_output, data_options, model_option, place_of
 from pvtree.cli.ranks import refuse_ranks
+from pvtree.errors import InvalidParameterError
 
 
 @click.command()
@@ -20,10 +22,10 @@ from pvtree.cli.ranks import refuse_ranks
     metavar="FILE",
     help="A .csv, .tsv, .parquet or .npy file; default -, CSV on standard output.",
 )
-@click.option("--proba", "kind", flag_value="proba", help="The probability of each class.")
-@click.option("--raw", "kind", flag_value="raw", help="The scores that predictions are made of.")
-@click.option("--leaf", "kind", flag_value="leaf", help="The number of each row's leaf, of every tree.")
-@click.option("--contrib", "kind", flag_value="contrib", help="What each column adds to the raw score (SHAP values).")
+@click.option("--proba", is_flag=True, help="The probability of each class.")
+@click.option("--raw", is_flag=True, help="The scores that predictions are made of.")
+@click.option("--leaf", is_flag=True, help="The number of each row's leaf, of every tree.")
+@click.option("--contrib", is_flag=True, help="What each column adds to the raw score (SHAP values).")
 @click.option("--num-iteration", type=click.IntRange(min=1), help="Use the first iterations only.")
 @click.option("--n-jobs", type=int, help="The number of threads; default all cores.")
 def predict(
@@ -33,9 +35,9 @@ def predict(
     no_header: bool,
     delimiter: str | None,
     output: str,
-    kind: str | None,
     num_iteration: int | None,
     n_jobs: int | None,
+    **kinds: bool,
 ) -> None:
     """Predict for every row of files, in their order: a class, or a value.
 
@@ -51,10 +53,11 @@ def predict(
     from pvtree.model import Model
     from pvtree.params import RULES, n_threads
 
+    kind = chosen_kind([name for name, is_given in kinds.items() if is_given])
     check_output(output, data, model)
     RULES["n_jobs"].check("n_jobs", n_jobs)
     loaded = Model.load(model)
-    answer = answers.answer(loaded, kind or "prediction", num_iteration, n_threads(n_jobs))
+    answer = answers.answer(loaded, kind, num_iteration, n_threads(n_jobs))
     place = place_of(data, format, no_header, delimiter)
     n_rows = 0
     with prediction_file(output, answer.names) as write:
@@ -63,3 +66,14 @@ def predict(
             n_rows += len(block)
     if output != "-":
         click.echo(f"{n_rows:,} rows written to {output}")
+
+
+def chosen_kind(given: list[str]) -> str:
+    """The one that is asked for; those of the command line win over those of a config file, like any option."""
+    source = click.get_current_context().get_parameter_source
+    typed = [name for name in given if source(name) is ParameterSource.COMMANDLINE]
+    asked = typed or given
+    if len(asked) > 1:
+        flags = " and ".join(f"--{name}" for name in asked)
+        raise InvalidParameterError(f"{flags} are different predictions; give one of them.")
+    return asked[0] if asked else "prediction"

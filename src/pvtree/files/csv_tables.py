@@ -105,6 +105,9 @@ class Scan:
         for path in paths[1:]:
             if read_names(path, form) != self.names:
                 raise InvalidDataError(f"{path} has other columns than {paths[0]}; write all files with the same.")
+        named = [*special, *(wanted.features or ())]
+        if named and self.names[0] not in named:
+            check_delimiter(self.names, paths[0])
         for name in special:
             check_named(name, self.names, paths[0])
         if wanted.features is not None:
@@ -207,6 +210,17 @@ def read_names(path: Path, form: CsvForm) -> list[str]:
         with opened(path, form) as reader:
             names: list[str] = reader.schema.names
     return names if form.header else [str(i) for i in range(len(names))]
+
+
+def check_delimiter(names: Sequence[str], path: Path) -> None:
+    """A header that is one name is often several, with something else than a comma between them."""
+    between = next((each for each in ";\t|" if each in names[0]), None)
+    if len(names) == 1 and between is not None:
+        shown = "tab" if between == "\t" else f"'{between}'"
+        raise InvalidDataError(
+            f"{path} has one column only, {names[0][:60]!r}; if columns end with {shown}, say so: --delimiter {shown}, "
+            f"or delimiter={between!r} in Python."
+        )
 
 
 def check_is_text(path: Path) -> None:

@@ -62,9 +62,16 @@ def cannot_write(path: str | os.PathLike[str], error: OSError) -> OutputFileErro
 def _csv(file: BinaryIO, names: list[str], delimiter: str = ",") -> Iterator[Write]:
     from pyarrow import csv as arrow_csv
 
-    head = io.StringIO()
-    csv.writer(head, delimiter=delimiter, lineterminator="\n").writerow(names)
-    file.write(head.getvalue().encode())
+    has_head = False
+
+    def write_head() -> None:
+        """With the first rows: what is wrong with the data is found out before, and standard output stays empty."""
+        nonlocal has_head
+        if not has_head:
+            head = io.StringIO()
+            csv.writer(head, delimiter=delimiter, lineterminator="\n").writerow(names)
+            file.write(head.getvalue().encode())
+            has_head = True
 
     def write(block: np.ndarray) -> None:
         table = _arrow_table(block, names)
@@ -72,11 +79,13 @@ def _csv(file: BinaryIO, names: list[str], delimiter: str = ",") -> Iterator[Wri
         texts = set(np.unique(block).tolist()) if block.dtype.kind in "OU" else set()
         style = "needed" if any({*MUST_BE_QUOTED, delimiter} & set(str(text)) for text in texts) else "none"
         options = arrow_csv.WriteOptions(include_header=False, delimiter=delimiter, quoting_style=style)
+        write_head()
         lines = io.BytesIO()
         arrow_csv.write_csv(table, lines, options)
         file.write(lines.getbuffer())
 
     yield write
+    write_head()  # of a table without rows
 
 
 @contextlib.contextmanager
