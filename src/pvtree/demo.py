@@ -101,6 +101,8 @@ Try next:
   .venv/bin/python examples/regression.py        early stopping on data that is not trained on
   .venv/bin/python examples/ranking.py           LambdaMART over query groups
   .venv/bin/python examples/workers.py           PV-Tree on virtual machines, with every byte counted
+  .venv/bin/pvtree train --help                  models from Parquet, CSV and libsvm files
+  docs/migration.md                              from LightGBM or XGBoost: what to change
   docs/clusters.md                               the same on MPI and Dask
   .venv/bin/pvtree plan --rows 1e8 --attributes 1000  what a cluster would need for it
   make bench                                     a million rows against LightGBM, XGBoost, scikit-learn
