@@ -73,48 +73,51 @@ class ArrowTable(Table):
         return kept
 
 
-class ArrowRows(Source):
+class ArrowSource(Source):
+    """Rows whose columns are Arrow's: numbers are read as they are, categories as the bins that fit gave them."""
+
+    def __init__(
+        self, part_rows: Sequence[int], types: Sequence[pa.DataType], categories: Mapping[int, tuple[Scalar, ...]]
+    ) -> None:
+        numeric = [kind for j, kind in enumerate(types) if j not in categories]
+        # float32 where that loses nothing.
+        dtype = np.dtype(np.float32 if all(map(fits_float32, numeric)) else np.float64)
+        super().__init__(part_rows, len(types), dtype)
+        self.categories = categories
+        self._bin_of = {j: {value: b for b, value in enumerate(cs, start=1)} for j, cs in categories.items()}
+
+    def encode_column(self, column: pa.ChunkedArray, j: int) -> np.ndarray:
+        return bins_of(column, self._bin_of[j]) if j in self._bin_of else as_numbers(column)
+
+    def room(self, n_rows: int, n_columns: int) -> np.ndarray:
+        """Column after column, as they come. Never a single one, which numba would take for another layout."""
+        return np.empty((n_rows, max(2, n_columns)), self.dtype, order="F")
+
+    def _whole(self, part: int) -> np.ndarray:
+        return super()._whole(part)[:, : self.shape[1]]
+
+
+class ArrowRows(ArrowSource):
     """The rows of an Arrow table in parts that are small as numbers, too."""
 
     def __init__(self, table: pa.Table, categories: Mapping[int, tuple[Scalar, ...]]) -> None:
         starts = range(0, max(1, table.num_rows), PART_ROWS)
         part_rows = [min(PART_ROWS, table.num_rows - start) for start in starts]
-        super().__init__(part_rows, table.num_columns, rows_dtype(table.schema.types, categories))
-        self.table, self.categories = table, categories
-        self.encode_column = Encoder(categories)
+        super().__init__(part_rows, table.schema.types, categories)
+        self.table = table
 
     @contextmanager
     def reading(self, part: int) -> Iterator[ReadColumns]:
         start, stop = self.bounds[part : part + 2].tolist()
 
         def read(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            # Column after column, as they come. Never a single one, which numba would take for another layout.
-            matrix = np.empty((stop - start, max(2, len(features))), self.dtype, order="F")
+            matrix = self.room(stop - start, len(features))
             for c, j in enumerate(features.tolist()):
                 matrix[:, c] = self.encode_column(self.table.column(j).slice(start, stop - start), j)
             return matrix, np.arange(len(features))
 
         yield read
 
-    def _whole(self, part: int) -> np.ndarray:
-        return super()._whole(part)[:, : self.shape[1]]
-
     def __getitem__(self, rows: slice) -> ArrowRows:
         start, stop, _ = rows.indices(len(self))
         return ArrowRows(self.table.slice(start, max(0, stop - start)), self.categories)
-
-
-class Encoder:
-    """Columns of Arrow tables to what binning reads: numbers as they are, categories as the bins fit gave them."""
-
-    def __init__(self, categories: Mapping[int, tuple[Scalar, ...]]) -> None:
-        self.bin_of = {j: {value: b for b, value in enumerate(cs, start=1)} for j, cs in categories.items()}
-
-    def __call__(self, column: pa.ChunkedArray, j: int) -> np.ndarray:
-        return bins_of(column, self.bin_of[j]) if j in self.bin_of else as_numbers(column)
-
-
-def rows_dtype(types: Sequence[pa.DataType], categories: Mapping[int, tuple[Scalar, ...]]) -> np.dtype:
-    """float32 where that loses nothing."""
-    numeric = [kind for j, kind in enumerate(types) if j not in categories]
-    return np.dtype(np.float32 if all(map(fits_float32, numeric)) else np.float64)

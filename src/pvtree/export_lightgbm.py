@@ -162,8 +162,7 @@ def lightgbm_names(model: Model) -> list[str]:
     """The features' names as LightGBM can hold them, all different."""
     names: list[str] = []
     used: set[str] = set()
-    for feature in range(model.n_features):
-        given = model.feature_names[feature] if model.feature_names else f"Column_{feature}"
+    for feature, given in enumerate(model.column_names()):
         name = plain = lightgbm_name(given) or f"Column_{feature}"
         again = 2
         while name in used:

@@ -205,6 +205,11 @@ def make_loss(params: Params, y: np.ndarray, weight: np.ndarray | None, group: n
     )
 
 
+def class_probabilities(raw: np.ndarray) -> np.ndarray:
+    """(n, n_classes) of the raw scores of boosting: one score is the second class's log-odds, more are softmax's."""
+    return predictions("binary" if raw.shape[1] == 1 else "multiclass", raw)
+
+
 def predictions(objective: str, raw: np.ndarray) -> np.ndarray:
     """Probabilities (n, n_classes) or values (n,) from raw scores (n, n_outputs).
 

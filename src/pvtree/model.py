@@ -162,6 +162,13 @@ class Model:
 
         return read_like(X, Columns(self.n_features, self.feature_names, self.categories), "The model")
 
+    def column_name(self, feature: int, unnamed: str = "Column_{}") -> str:
+        """A feature's name; if the columns have none, its number in this form."""
+        return unnamed.format(feature) if self.feature_names is None else self.feature_names[feature]
+
+    def column_names(self, unnamed: str = "Column_{}") -> list[str]:
+        return [self.column_name(feature, unnamed) for feature in range(self.n_features)]
+
     def feature_importance(self, kind: str = "split") -> np.ndarray:
         """float64 (n_features,): how often each feature splits ("split") or the sum of its gains ("gain")."""
         if kind not in ("split", "gain"):

@@ -55,7 +55,7 @@ def plot_importance(
     model = model_of(booster)
     kind = getattr(booster, "importance_type", "split") if importance_type == "auto" else importance_type
     importance = model.feature_importance(kind)
-    names = np.asarray(model.feature_names or [f"Column_{j}" for j in range(model.n_features)])
+    names = np.asarray(model.column_names())
     order = np.argsort(importance, kind="stable")
     order = order[importance[order] > 0] if ignore_zero else order
     if max_num_features is not None:

@@ -46,14 +46,11 @@ class SparseTable(Table):
 
     def encode(self, columns: Columns) -> SparseRows:
         """Floats; categories become bin numbers, also the one that is not stored, 0."""
-        values = self.csr.data
-        if not (values.dtype in (np.float32, np.float64) and values.dtype.isnative):
-            values = values.astype(np.float64)
-        rows = SparseRows(
-            self.csr.indptr.astype(np.int64), self.csr.indices.astype(np.int32, copy=False), values, self.shape[1]
-        )
+        kind = self.csr.dtype
+        is_float = kind in (np.float32, np.float64) and kind.isnative
+        rows = SparseRows.of_csr(self.csr if is_float else self.csr.astype(np.float64))
         if columns.categories:
-            rows.values = values.copy()
+            rows.values = rows.values.copy()
         for j, categories in columns.categories.items():
             numbers = [value for value in categories if not isinstance(value, str)]
             inside = self.csr.indices == j

@@ -89,7 +89,7 @@ def _label(model: Model, tree: Tree, node: int, info: Sequence[str], precision: 
 
 def _split(model: Model, tree: Tree, node: int, precision: int, n_shown: int) -> str:
     feature = int(tree.feature[node])
-    name = model.feature_names[feature] if model.feature_names is not None else f"Column_{feature}"
+    name = model.column_name(feature)
     if tree.cat_set[node] < 0:
         threshold = float(tree.threshold[node])
         return f"{name} is a number" if threshold == np.inf else f"{name} <= {threshold:.{precision}f}"

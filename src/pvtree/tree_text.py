@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pvtree.model import Model, Tree
 
 MAX_SHOWN = 8  # categories of a split
+NUMBERED = "column {}"  # what a column without a name is called where people read
 
 
 def tree_text(model: Model, number: int) -> str:
@@ -59,7 +60,7 @@ def _lines(model: Model, tree: Tree) -> Iterator[str]:
 
 def _conditions(model: Model, tree: Tree, node: int) -> tuple[str, str]:
     feature = int(tree.feature[node])
-    name = model.feature_names[feature] if model.feature_names is not None else f"column {feature}"
+    name = model.column_name(feature, NUMBERED)
     if tree.cat_set[node] < 0:
         threshold, missing_left = float(tree.threshold[node]), bool(tree.default_left[node])
         if np.isinf(threshold) and threshold > 0:  # splits off what is missing

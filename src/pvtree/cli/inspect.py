@@ -47,8 +47,9 @@ def inspect(model: str, tree: int | None, importance: str, top: int, as_json: bo
 
 
 def description(model: Model, importance: str) -> dict[str, Any]:
-    from pvtree.files.answers import feature_names
+    from pvtree.tree_text import NUMBERED
 
+    names = model.column_names(NUMBERED)
     leaves = [tree.n_leaves for tree in model.trees]
     return {
         "ensemble": model.ensemble,
@@ -61,9 +62,9 @@ def description(model: Model, importance: str) -> dict[str, Any]:
         "deepest_leaf": max((depth(tree) for tree in model.trees), default=0),
         "training_rows": max((int(tree.count[0]) for tree in model.trees), default=0),
         "init_score": model.init_score.tolist(),
-        "columns": feature_names(model),
-        "categorical": {feature_names(model)[j]: list(values) for j, values in model.categories.items()},
-        "importance": dict(zip(feature_names(model), model.feature_importance(importance).tolist(), strict=True)),
+        "columns": names,
+        "categorical": {names[j]: list(values) for j, values in model.categories.items()},
+        "importance": dict(zip(names, model.feature_importance(importance).tolist(), strict=True)),
     }
 
 

@@ -126,9 +126,9 @@ class GBDTClassifier(_GBDT, Classifier):
         return raw[:, 1] - raw[:, 0] if raw.shape[1] == 2 else raw
 
     def _probabilities(self, raw: np.ndarray) -> np.ndarray:
-        from pvtree.losses import predictions
+        from pvtree.losses import class_probabilities
 
-        return predictions("binary" if raw.shape[1] == 1 else "multiclass", raw)
+        return class_probabilities(raw)
 
 
 class GBDTRanker(_GBDT, Values):

@@ -10,6 +10,7 @@ import numpy as np
 
 from pvtree.errors import InvalidParameterError
 from pvtree.model import Model, Scalar
+from pvtree.tree_text import NUMBERED
 
 KINDS = ("prediction", "proba", "raw", "leaf", "contrib")
 
@@ -30,7 +31,7 @@ def answer(model: Model, kind: str, n_iterations: int | None = None, n_threads: 
         n_trees = len(model.trees) if n_iterations is None else min(n_iterations * step, len(model.trees))
         return Answer([f"leaf_{t}" for t in range(n_trees)], lambda X: model.predict_leaf(X, **how))
     if kind == "contrib":
-        columns = [*feature_names(model), "expected"]
+        columns = [*model.column_names(NUMBERED), "expected"]
         names = [f"{of}{column}" for of in _prefixes(model, model.n_outputs) for column in columns]
         return Answer(names, lambda X: model.predict_contrib(X, **how))
     if kind == "raw":
@@ -65,15 +66,11 @@ def class_labels(model: Model) -> Sequence[Scalar] | None:
 
 def probabilities(model: Model, raw: np.ndarray) -> np.ndarray:
     """(n_rows, n_classes). Scores of a user's own objective are taken as fit takes them: log-odds, or softmax's."""
-    from pvtree.losses import predictions
+    from pvtree.losses import class_probabilities
 
     if model.ensemble == "forest" and model.objective == "classification":
         return raw
-    return predictions("binary" if raw.shape[1] == 1 else "multiclass", raw)
-
-
-def feature_names(model: Model) -> list[str]:
-    return list(model.feature_names or [f"column {j}" for j in range(model.n_features)])
+    return class_probabilities(raw)
 
 
 def _output_names(model: Model) -> list[str]:

@@ -26,7 +26,7 @@ BLOCK_BYTES = 4 * 2**20  # that are parsed at a time, which takes some twenty ti
 MAX_COLUMNS = 2**31 - 1
 
 
-class SparseRows(NamedTuple):
+class LibsvmRows(NamedTuple):
     """What a file, or a part of it, holds."""
 
     X: csr_matrix
@@ -34,7 +34,7 @@ class SparseRows(NamedTuple):
     qid: np.ndarray | None
 
 
-def read_libsvm(path: Path, n_features: int | None = None, rank: int = 0, size: int = 1) -> SparseRows:
+def read_libsvm(path: Path, n_features: int | None = None, rank: int = 0, size: int = 1) -> LibsvmRows:
     """One rank's rows: about as many bytes as any other's, and whole queries.
 
     Columns beyond ``n_features`` are left out: a model that was trained without them gives them no meaning.
@@ -54,7 +54,7 @@ def read_libsvm(path: Path, n_features: int | None = None, rank: int = 0, size: 
     return rows
 
 
-def read_parts(path: Path, n_features: int) -> Iterator[SparseRows]:
+def read_parts(path: Path, n_features: int) -> Iterator[LibsvmRows]:
     """The rows of a file, a few megabytes after the other."""
     for lines in read_lines(path):
         if len(lines.label):
@@ -83,7 +83,7 @@ def read_lines(path: Path, start: int = 0, stop: int | None = None) -> Iterator[
         raise _unreadable(path, getattr(error, "strerror", None) or str(error)) from error
 
 
-def joined(path: Path, blocks: list[Lines], n_features: int | None) -> SparseRows:
+def joined(path: Path, blocks: list[Lines], n_features: int | None) -> LibsvmRows:
     """The blocks of consecutive lines as one matrix."""
     from scipy.sparse import csr_matrix
 
@@ -104,7 +104,7 @@ def joined(path: Path, blocks: list[Lines], n_features: int | None) -> SparseRow
     elif n_features is not None:
         X.resize(len(y), n_features)
     is_whole = bool((y == np.floor(y)).all() and (np.abs(y) < 2.0**53).all())
-    return SparseRows(X, y.astype(np.int64) if is_whole else y, qid.astype(np.int64) if len(qid) else None)
+    return LibsvmRows(X, y.astype(np.int64) if is_whole else y, qid.astype(np.int64) if len(qid) else None)
 
 
 def widest(path: Path) -> int:
@@ -112,7 +112,7 @@ def widest(path: Path) -> int:
     return max((int(lines.column.max(initial=0)) for lines in read_lines(path)), default=0) + 1
 
 
-def deal(rows: SparseRows, rank: int, size: int) -> SparseRows:
+def deal(rows: LibsvmRows, rank: int, size: int) -> LibsvmRows:
     """A rank's share of rows that are all in memory."""
     if rows.qid is None:
         bounds = row_bounds(len(rows.y), size)
@@ -120,7 +120,7 @@ def deal(rows: SparseRows, rank: int, size: int) -> SparseRows:
         starts = np.flatnonzero(np.r_[True, rows.qid[1:] != rows.qid[:-1]])
         bounds = query_bounds(np.diff(np.r_[starts, len(rows.y)]), size)[0]
     own = slice(int(bounds[rank]), int(bounds[rank + 1]))
-    return SparseRows(rows.X[own], rows.y[own], None if rows.qid is None else rows.qid[own])
+    return LibsvmRows(rows.X[own], rows.y[own], None if rows.qid is None else rows.qid[own])
 
 
 def row_start(path: Path, at: int) -> int:

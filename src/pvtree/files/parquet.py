@@ -27,10 +27,10 @@ from pvtree.arrow_columns import (
     load_pyarrow,
     pandas_marks,
 )
-from pvtree.arrow_table import Encoder, rows_dtype
+from pvtree.arrow_table import ArrowSource
 from pvtree.errors import InvalidDataError, InvalidParameterError
 from pvtree.partition import query_bounds
-from pvtree.sources import ReadColumns, Source
+from pvtree.sources import ReadColumns
 from pvtree.tables import Columns, Scalar, Table
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class ParquetTable(Table):
         return np.concatenate(arrays)
 
 
-class ParquetRows(Source):
+class ParquetRows(ArrowSource):
     """Row groups as parts; what was read is given back before the next is read."""
 
     def __init__(
@@ -177,10 +177,9 @@ class ParquetRows(Source):
         schema: pa.Schema,
         categories: Mapping[int, tuple[Scalar, ...]],
     ) -> None:
-        dtype = rows_dtype([schema.field(name).type for name in names], categories)
-        super().__init__([piece.n_rows for piece in pieces], len(names), dtype)
-        self.pieces, self.names, self.schema, self.categories = list(pieces), list(names), schema, categories
-        self.encode_column = Encoder(categories)
+        types = [schema.field(name).type for name in names]
+        super().__init__([piece.n_rows for piece in pieces], types, categories)
+        self.pieces, self.names, self.schema = list(pieces), list(names), schema
 
     @contextmanager
     def reading(self, part: int) -> Iterator[ReadColumns]:
@@ -188,8 +187,7 @@ class ParquetRows(Source):
         with opened(piece.path) as file:
 
             def read(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-                # Column after column, as they come. Never a single one, which numba would take for another layout.
-                matrix = np.empty((piece.n_rows, max(2, len(features))), self.dtype, order="F")
+                matrix = self.room(piece.n_rows, len(features))
                 for first in range(0, len(features), AT_ONCE):
                     self._read_few(file, piece, features[first : first + AT_ONCE], matrix[:, first:])
                 return matrix, np.arange(len(features))
@@ -201,9 +199,6 @@ class ParquetRows(Source):
         table = file.read_row_group(piece.row_group, [self.names[j] for j in features], use_threads=False)
         for c, j in enumerate(features.tolist()):
             matrix[:, c] = self.encode_column(table.column(self.names[j]), j)[piece.rows]
-
-    def _whole(self, part: int) -> np.ndarray:
-        return super()._whole(part)[:, : self.shape[1]]
 
     def small_blocks(self, n_rows: int) -> Iterator[np.ndarray]:
         """The rows in matrices of all columns, with so many rows at most, however long the row groups are."""

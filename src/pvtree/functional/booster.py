@@ -108,7 +108,7 @@ class Booster:
         return importance.astype(np.int64) if importance_type == "split" else importance
 
     def feature_name(self) -> list[str]:
-        return list(self.model_.feature_names or (f"Column_{j}" for j in range(self.model_.n_features)))
+        return self.model_.column_names()
 
     def num_trees(self) -> int:
         return len(self.model_.trees)
