@@ -6,6 +6,7 @@ piece of memory; columns are read from it.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -16,6 +17,7 @@ from pvtree.agreement import all_or_none, share
 from pvtree.arrow_columns import UNITS_PER_SECOND
 from pvtree.categories import bins_of_numbers
 from pvtree.comm import Communicator
+from pvtree.dtypes import N_BINS
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
 from pvtree.lightgbm_columns import lightgbm_name
 from pvtree.tables import Columns, Scalar, Table, is_sparse
@@ -57,6 +59,7 @@ def learn_columns(
     """
 
     def describe() -> tuple[tuple[str, ...] | None, list[int]]:
+        _check_memory(table.shape[1])
         names = _checked_names(given_names, column_names(table), table.shape[1])
         listed = _listed_columns(categorical_feature, names, table.shape[1])
         return names, sorted({*listed, *category_columns(table)})
@@ -71,6 +74,16 @@ def learn_columns(
         j: _most_frequent(its_counts, max_bin) for j, *its_counts in zip(categorical, *by_worker, strict=True)
     }
     return Columns(table.shape[1], names, categories)
+
+
+def _check_memory(n_features: int) -> None:
+    """A file of a few bytes may name column 10**9, and the system ends a process that takes more than there is."""
+    needed = n_features * int(N_BINS) * 8  # the thresholds
+    if hasattr(os, "sysconf") and needed > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
+        raise InvalidDataError(
+            f"X has {n_features} columns, whose thresholds take {needed / 1e9:.0f} GB of memory, more than this "
+            "machine has; use fewer columns, or fix the largest column number in the data."
+        )
 
 
 def encode(table: Any, columns: Columns) -> Any:

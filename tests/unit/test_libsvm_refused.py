@@ -94,3 +94,10 @@ def test_a_longest_row_is_read(tmp_path):
     (tmp_path / "a.svm").write_text(f"1 {MAX_COLUMN}:1")
     assert pvtree.read_file(tmp_path / "a.svm").X.shape == (1, MAX_COLUMN + 1)
     assert pvtree.read_file(tmp_path / "a.svm").X.indices.dtype == np.int32
+
+
+def test_more_columns_than_memory_holds(tmp_path):
+    (tmp_path / "a.svm").write_text("1 1000000000:1\n0 3:1\n")
+    rows = pvtree.read_file(tmp_path / "a.svm")
+    with pytest.raises(InvalidDataError, match="X has 1000000001 columns, whose thresholds take 2048 GB of memory"):
+        pvtree.GBDTClassifier().fit(rows.X, rows.y)
