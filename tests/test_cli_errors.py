@@ -58,6 +58,8 @@ def made(tmp_path_factory):
     (folder / "tabs.csv").write_text("x0\tx1\tx2\ty\n1\t2\t3\t0\n")
     (folder / "blanks.csv").write_text("x0,X1 ,x2,Y\n1,2,3,0\n")
     (folder / "text.csv").write_text("x0,x1,x2,y\n1,one,2,0\n")
+    (folder / "bare.csv").write_text("0.5,1,2,0\n1,2,3,1\n")
+    (folder / "same.csv").write_text("1,1,2,0\n1,2,3,1\n")
     (folder / "twice.csv").write_text("x0,x1,x1,x2,y\n1,2,3,4,0\n2,3,4,5,1\n")
     (folder / "good.dat").write_text("")
     (folder / "bad.toml").write_text("rows = ")
@@ -139,6 +141,8 @@ CASES = [
         ("empty.csv", "empty.csv is empty"),
         ("twice.csv", "twice.csv has several columns named 'x1'"),
         ("header.csv", "header.csv holds no rows"),
+        ("bare.csv", "The first line of bare.csv holds the number '0.5' where names"),
+        ("same.csv", "if the file has no header, say so: --no-header, or header=False in Python"),
         ("semicolons.csv", "--delimiter ';'"),
         ("tabs.csv", "--delimiter tab"),
     ),

@@ -83,16 +83,16 @@ def check_present(features: Sequence[str], names: Sequence[str], path: Path) -> 
         raise InvalidDataError(f"{path} lacks {shown}, which the model was trained on; {remedy}")
 
 
-def check_kind(name: str, kind: pa.DataType, categories: Sequence[Scalar] | None, path: Path) -> None:
+def check_kind(name: str, kind: pa.DataType, categories: Sequence[Scalar] | None, path: Path | str) -> None:
     """Text where numbers were trained on, or the reverse, would be taken for missing values."""
     are_texts = categories is not None and any(isinstance(value, str) for value in categories)
-    if categories is None and is_text(kind):
+    if categories is None and is_text(kind.value_type if load_pyarrow().types.is_dictionary(kind) else kind):
         raise InvalidDataError(
-            f"The column {name!r} of {path} holds text, but the model knows it as numbers; write it as numbers."
+            f"The column {name!r} of {path} holds text, but the model knows it as numbers; make it numbers."
         )
     if are_texts and not (is_category(kind) or load_pyarrow().types.is_null(kind)):
         raise InvalidDataError(
-            f"The column {name!r} of {path} holds {kind} values, but the model knows it as text; write it as text."
+            f"The column {name!r} of {path} holds {kind} values, but the model knows it as text; make it text."
         )
 
 
@@ -127,6 +127,15 @@ def fits_float32(kind: pa.DataType) -> bool:
     types = load_pyarrow().types
     is_short = types.is_integer(kind) and kind.bit_width <= 16
     return is_short or str(kind) in ("float", "halffloat", "bool", "null")
+
+
+def is_wide_integer(kind: pa.DataType) -> bool:
+    return bool(load_pyarrow().types.is_integer(kind)) and kind.bit_width == 64
+
+
+def integers(column: pa.ChunkedArray) -> np.ndarray:
+    """Those of a column of integers, as they are; 0 for missing ones."""
+    return np.asarray(column.fill_null(0).to_numpy())
 
 
 def check_type(name: str, kind: pa.DataType, path: Path | str) -> None:

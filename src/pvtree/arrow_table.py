@@ -11,15 +11,19 @@ import numpy as np
 from pvtree.arrow_columns import (
     as_numbers,
     bins_of,
+    check_kind,
     check_type,
     check_unique,
     count_categories,
     fits_float32,
+    integers,
     is_category,
+    is_wide_integer,
     load_pyarrow,
     pandas_marks,
 )
 from pvtree.errors import InvalidTypeError
+from pvtree.number_columns import rounded
 from pvtree.sources import ReadColumns, Source
 from pvtree.tables import Columns, Scalar, Table
 
@@ -64,7 +68,14 @@ class ArrowTable(Table):
     def count_values(self, j: int) -> dict[Scalar, int]:
         return dict(count_categories(self.table.column(j), self.columns[j]))
 
+    def rounded_columns(self) -> list[int]:
+        wide = [j for j, field in enumerate(self.table.schema) if is_wide_integer(field.type)]
+        return [j for j in wide if rounded(integers(self.table.column(j))) is not None]
+
     def encode(self, columns: Columns) -> ArrowRows:
+        for j, field in enumerate(self.table.schema):
+            if self.table.column(j).null_count < len(self):  # a column without values has a type by chance
+                check_kind(field.name, field.type, columns.categories.get(j), "X")
         return ArrowRows(self.table, columns.categories)
 
     def take(self, keep: np.ndarray) -> ArrowTable:

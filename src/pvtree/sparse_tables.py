@@ -8,6 +8,7 @@ import numpy as np
 
 from pvtree.categories import bins_of_numbers
 from pvtree.errors import InvalidDataError
+from pvtree.number_columns import rounded
 from pvtree.sparse_rows import SparseRows
 from pvtree.tables import Columns, Scalar, Table
 
@@ -47,6 +48,10 @@ class SparseTable(Table):
         distinct, counts = np.unique(stored[(stored != 0) & (stored == stored)], return_counts=True)
         counted: dict[Scalar, int] = dict(zip(distinct.tolist(), counts.tolist(), strict=True))
         return counted | ({self.csr.dtype.type(0).item(): n_zeros} if n_zeros else {})
+
+    def rounded_columns(self) -> list[int]:
+        mask = rounded(self.csr.data)
+        return [] if mask is None else np.unique(self.csr.indices[mask]).tolist()
 
     def encode(self, columns: Columns) -> SparseRows:
         """Floats; categories become bin numbers, also the one that is not stored, 0."""

@@ -109,6 +109,8 @@ class Scan:
         named = [*special, *(wanted.features or ())]
         if named and self.names[0] not in named:
             check_delimiter(self.names, paths[0])
+        if form.header and (len(set(self.names)) < len(self.names) or not set(named) <= set(self.names)):
+            check_header(self.names, paths[0])
         for name in special:
             check_named(name, self.names, paths[0])
         if wanted.features is not None:
@@ -185,8 +187,9 @@ def write_parquet(
     schema = arrow.schema(list(types.items()))
     waiting: list[pa.RecordBatch] = []
     texts = [name for name, kind in types.items() if is_text(kind)]
+    whole = [name for name, kind in types.items() if kind == arrow.int64()]  # to know how large they are
     start = 0
-    with parquet.ParquetWriter(target, schema, use_dictionary=texts, write_statistics=False) as writer:
+    with parquet.ParquetWriter(target, schema, use_dictionary=texts, write_statistics=whole) as writer:
 
         def flush() -> None:
             if waiting:
@@ -222,6 +225,24 @@ def check_delimiter(names: Sequence[str], path: Path) -> None:
             f"{path} has one column only, {names[0][:60]!r}; if columns are separated by {shown}, say so: "
             f"--delimiter {shown}, or delimiter={between!r} in Python."
         )
+
+
+def check_header(names: Sequence[str], path: Path) -> None:
+    """Names that are numbers are most often the first row of a file without a header."""
+    number = next((name for name in names if is_number(name)), None)
+    if number is not None:
+        raise InvalidDataError(
+            f"The first line of {path} holds the number {number!r} where names of columns are expected; if the file "
+            "has no header, say so: --no-header, or header=False in Python, and name columns by their numbers from 0."
+        )
+
+
+def is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def check_not_empty(path: Path) -> None:

@@ -23,12 +23,15 @@ from pvtree.arrow_columns import (
     check_type,
     check_unique,
     count_categories,
+    integers,
     is_category,
+    is_wide_integer,
     load_pyarrow,
     pandas_marks,
 )
 from pvtree.arrow_table import ArrowSource
 from pvtree.errors import InvalidDataError, InvalidParameterError
+from pvtree.number_columns import EXACT, rounded
 from pvtree.partition import query_bounds
 from pvtree.sources import ReadColumns
 from pvtree.tables import Columns, Scalar, Table
@@ -128,6 +131,10 @@ class ParquetTable(Table):
         for piece in self.pieces:
             counts.update(count_categories(read_column(piece, self.columns[j]), self.columns[j]))
         return dict(counts)
+
+    def rounded_columns(self) -> list[int]:
+        wide = [j for j, name in enumerate(self.columns) if is_wide_integer(self.schema.field(name).type)]
+        return [j for j in wide if any(holds_rounded(piece, self.columns[j]) for piece in self.pieces)]
 
     def encode(self, columns: Columns) -> ParquetRows:
         """The rows as binning reads them, with the categories that fit has learnt."""
@@ -328,6 +335,18 @@ def read_footer(path: Path, _changed: int, _n_bytes: int) -> pq.FileMetaData:
     from pyarrow import parquet
 
     return parquet.read_metadata(path)
+
+
+def holds_rounded(piece: Piece, name: str) -> bool:
+    """Whether float64 does not hold some integer of a column; most often its statistics say that it holds all."""
+    with opened(piece.path) as file:
+        group = file.metadata.row_group(piece.row_group)
+        place = file.schema_arrow.names.index(name)
+        if len(file.schema_arrow.names) == group.num_columns and group.column(place).is_stats_set:
+            told = group.column(place).statistics
+            if told.has_min_max and told.max <= EXACT and told.min >= -EXACT:
+                return False
+    return rounded(integers(read_column(piece, name))) is not None
 
 
 def read_column(piece: Piece, name: str) -> pa.ChunkedArray:
