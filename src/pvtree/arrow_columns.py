@@ -66,6 +66,8 @@ def _same_letters(name: str, names: Iterable[str]) -> list[str]:
 
 def check_unique(wanted: Iterable[str], names: Sequence[str], path: Path | str) -> None:
     """Of two columns with one name, nobody can tell which is meant."""
+    if len(set(names)) == len(names):
+        return
     counts = Counter(names)
     for name in wanted:
         if counts[name] > 1:

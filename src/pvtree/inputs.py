@@ -111,8 +111,12 @@ def encode(table: Any, columns: Columns) -> Any:
 def check_columns(table: Any, columns: Columns, owner: str) -> None:
     """Refuse an X whose columns are not those of fit, in number, name or order."""
     names = column_names(table)
-    if names is not None and columns.names is not None and tuple(map(lightgbm_name, names)) == columns.names:
-        return  # LightGBM's files, where the model came from, have no blanks
+    if names is not None and columns.names is not None:
+        # Those of LightGBM's files, where the model may have come from, have no blanks.
+        if names == columns.names or tuple(map(lightgbm_name, names)) == columns.names:
+            return
+    elif table.shape[1] == columns.n_features:
+        return
     expected, there = dict.fromkeys(columns.names or ()), set(names or ())
     missing = [name for name in expected if names is not None and name not in there]
     unknown = [name for name in names or () if columns.names is not None and name not in expected]
@@ -121,8 +125,6 @@ def check_columns(table: Any, columns: Columns, owner: str) -> None:
         counts = f"X has {table.shape[1]} features, but {owner} is expecting {columns.n_features} features as input"
         remedy = f" ({lists}); pass the same columns in the same order." if lists else "."
         raise InvalidDataError(counts + remedy)
-    if names is None or columns.names is None or names == columns.names:
-        return
     if not missing:
         raise InvalidDataError("The columns of X are in another order than in fit; pass them in the same order.")
     raise InvalidDataError(f"The columns of X are not those of fit ({lists}); pass the same columns in the same order.")
