@@ -43,6 +43,12 @@ def made(tmp_path_factory):
     (folder / "cut.parquet").write_bytes(whole[: len(whole) // 2])
     (folder / "binary.csv").write_bytes(whole)
     (folder / "latin.csv").write_bytes(b"x0,x1,x2,y\n\xe9,1,2,0\n")
+    (folder / "zero.csv").write_bytes((folder / "good.csv").read_bytes()[:-3] + b"\0\n")  # far behind the first rows
+    spelled = pa.array([b"\xff\xfe", b"b"] * 100).view(pa.string())  # told to be text, which Arrow believes
+    names = {name: spelled if name == "x1" else table[name] for name in table.column_names}
+    pq.write_table(pa.table(names), folder / "spelled.parquet")
+    pq.write_table(pa.table({**names, "x1": table["x1"], "y": spelled}), folder / "label.parquet")
+    (folder / "far.svm").write_text("1 1000000000:1\n0 3:1\n")
     (folder / "ragged.csv").write_text("x0,x1,x2,y\n1,2,3,0\n1,2\n")
     (folder / "binary.svm").write_bytes(whole)
     (folder / "empty.csv").write_text("")
@@ -52,6 +58,8 @@ def made(tmp_path_factory):
     (folder / "tabs.csv").write_text("x0\tx1\tx2\ty\n1\t2\t3\t0\n")
     (folder / "blanks.csv").write_text("x0,X1 ,x2,Y\n1,2,3,0\n")
     (folder / "text.csv").write_text("x0,x1,x2,y\n1,one,2,0\n")
+    (folder / "bare.csv").write_text("0.5,1,2,0\n1,2,3,1\n")
+    (folder / "same.csv").write_text("1,1,2,0\n1,2,3,1\n")
     (folder / "twice.csv").write_text("x0,x1,x1,x2,y\n1,2,3,4,0\n2,3,4,5,1\n")
     (folder / "good.dat").write_text("")
     (folder / "bad.toml").write_text("rows = ")
@@ -129,9 +137,12 @@ CASES = [
         ("binary.csv", "binary.csv is no CSV file"),
         ("latin.csv", "latin.csv cannot be read as CSV"),
         ("ragged.csv", "ragged.csv cannot be read as CSV"),
+        ("zero.csv", "zero.csv is no CSV file, its byte"),
         ("empty.csv", "empty.csv is empty"),
         ("twice.csv", "twice.csv has several columns named 'x1'"),
         ("header.csv", "header.csv holds no rows"),
+        ("bare.csv", "The first line of bare.csv holds the number '0.5' where names"),
+        ("same.csv", "if the file has no header, say so: --no-header, or header=False in Python"),
         ("semicolons.csv", "--delimiter ';'"),
         ("tabs.csv", "--delimiter tab"),
     ),
@@ -140,6 +151,10 @@ CASES = [
     (["predict", "--data=few.csv"], "few.csv lacks 'x1', 'x2'"),  # standard output stays empty
     ([*PREDICT, "--data=good.csv", "--raw", "--leaf"], "--raw and --leaf are different predictions"),
     ([*PREDICT, "--data=binary.svm"], "binary.svm cannot be read as libsvm"),
+    ([*TRAIN, "--data=spelled.parquet"], "The column 'x1' holds text that is not UTF-8"),
+    *[([*command, "--data=label.parquet"], "The column 'y' holds text that is not UTF-8")
+      for command in (TRAIN, EVALUATE)],
+    (["train", "--task=classification", "--model=new.json", "--data=far.svm"], "X has 1000000001 columns, whose"),
     ([*PREDICT, "--data=few.csv"], "few.csv lacks 'x1', 'x2'"),
     ([*PREDICT, "--data=text.csv"], "'x1' of text.csv holds text"),
     ([*EVALUATE, "--data=good.csv", "--metric=aux"], "did you mean 'auc'"),

@@ -66,6 +66,8 @@ def _same_letters(name: str, names: Iterable[str]) -> list[str]:
 
 def check_unique(wanted: Iterable[str], names: Sequence[str], path: Path | str) -> None:
     """Of two columns with one name, nobody can tell which is meant."""
+    if len(set(names)) == len(names):
+        return
     counts = Counter(names)
     for name in wanted:
         if counts[name] > 1:
@@ -83,14 +85,16 @@ def check_present(features: Sequence[str], names: Sequence[str], path: Path) -> 
         raise InvalidDataError(f"{path} lacks {shown}, which the model was trained on; {remedy}")
 
 
-def check_kind(name: str, kind: pa.DataType, categories: Sequence[Scalar] | None, path: Path) -> None:
+def check_kind(name: str, kind: pa.DataType, categories: Sequence[Scalar] | None, path: Path | str) -> None:
     """Text where numbers were trained on, or the reverse, would be taken for missing values."""
     are_texts = categories is not None and any(isinstance(value, str) for value in categories)
-    if categories is None and is_text(kind):
-        raise InvalidDataError(f"The column {name!r} of {path} holds text, but the model knows it as numbers; mend it.")
+    if categories is None and is_text(kind.value_type if load_pyarrow().types.is_dictionary(kind) else kind):
+        raise InvalidDataError(
+            f"The column {name!r} of {path} holds text, but the model knows it as numbers; make it numbers."
+        )
     if are_texts and not (is_category(kind) or load_pyarrow().types.is_null(kind)):
         raise InvalidDataError(
-            f"The column {name!r} of {path} holds {kind} values, but the model knows it as text; write it as text."
+            f"The column {name!r} of {path} holds {kind} values, but the model knows it as text; make it text."
         )
 
 
@@ -127,6 +131,15 @@ def fits_float32(kind: pa.DataType) -> bool:
     return is_short or str(kind) in ("float", "halffloat", "bool", "null")
 
 
+def is_wide_integer(kind: pa.DataType) -> bool:
+    return bool(load_pyarrow().types.is_integer(kind)) and kind.bit_width == 64
+
+
+def integers(column: pa.ChunkedArray) -> np.ndarray:
+    """Those of a column of integers, as they are; 0 for missing ones."""
+    return np.asarray(column.fill_null(0).to_numpy())
+
+
 def check_type(name: str, kind: pa.DataType, path: Path | str) -> None:
     types = load_pyarrow().types
     is_number = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_boolean(kind)
@@ -156,19 +169,23 @@ def as_numbers(column: pa.ChunkedArray) -> np.ndarray:
     return values if divisor == 1 else values / divisor
 
 
-def encoded(column: pa.ChunkedArray) -> Iterator[tuple[list[Any], np.ndarray]]:
+def encoded(column: pa.ChunkedArray, name: str) -> Iterator[tuple[list[Any], np.ndarray]]:
     """Chunk by chunk: its values, and for every row the place of its own among them, -1 for missing."""
     arrow = load_pyarrow()
     for chunk in column.chunks:
         coded = chunk if arrow.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
         codes = coded.indices.cast(arrow.int64()).fill_null(-1)
-        yield coded.dictionary.to_pylist(), codes.to_numpy(zero_copy_only=False)
+        try:
+            values = coded.dictionary.to_pylist()
+        except UnicodeDecodeError as error:  # Arrow does not look at what it is told is text
+            raise InvalidDataError(f"The column {name!r} holds text that is not UTF-8; write it as UTF-8.") from error
+        yield values, codes.to_numpy(zero_copy_only=False)
 
 
 def count_categories(column: pa.ChunkedArray, name: str) -> Counter[Scalar]:
     """How often each value occurs; missing ones are not counted."""
     counts: Counter[Scalar] = Counter()
-    for values, codes in encoded(column):
+    for values, codes in encoded(column, name):
         numbers = np.bincount(codes[codes >= 0], minlength=len(values)).tolist()
         for value, n in zip(values, numbers, strict=True):
             if n and value is not None and value == value:
@@ -176,20 +193,20 @@ def count_categories(column: pa.ChunkedArray, name: str) -> Counter[Scalar]:
     return counts
 
 
-def bins_of(column: pa.ChunkedArray, bin_of: Mapping[Scalar, int]) -> np.ndarray:
+def bins_of(column: pa.ChunkedArray, bin_of: Mapping[Scalar, int], name: str) -> np.ndarray:
     """Every row's bin, 0 for missing and unknown values."""
     parts = [
         np.array([bin_of.get(value, 0) for value in values] + [0], np.float32)[codes]  # the last entry answers -1
-        for values, codes in encoded(column)
+        for values, codes in encoded(column, name)
     ]
     return np.concatenate(parts) if parts else np.empty(0, np.float32)
 
 
-def as_array(column: pa.ChunkedArray) -> np.ndarray:
+def as_array(column: pa.ChunkedArray, name: str) -> np.ndarray:
     """Labels, weights and query ids. Equal texts are one object, so that a row takes 8 bytes."""
     arrow = load_pyarrow()
     if is_category(column.type):
-        parts = [np.array([*values, None], object)[codes] for values, codes in encoded(column)]
+        parts = [np.array([*values, None], object)[codes] for values, codes in encoded(column, name)]
         return np.concatenate(parts) if parts else np.empty(0, object)
     if arrow.types.is_decimal(column.type):
         return as_numbers(column)

@@ -11,15 +11,19 @@ import numpy as np
 from pvtree.arrow_columns import (
     as_numbers,
     bins_of,
+    check_kind,
     check_type,
     check_unique,
     count_categories,
     fits_float32,
+    integers,
     is_category,
+    is_wide_integer,
     load_pyarrow,
     pandas_marks,
 )
 from pvtree.errors import InvalidTypeError
+from pvtree.number_columns import rounded
 from pvtree.sources import ReadColumns, Source
 from pvtree.tables import Columns, Scalar, Table
 
@@ -64,7 +68,14 @@ class ArrowTable(Table):
     def count_values(self, j: int) -> dict[Scalar, int]:
         return dict(count_categories(self.table.column(j), self.columns[j]))
 
+    def rounded_columns(self) -> list[int]:
+        wide = [j for j, field in enumerate(self.table.schema) if is_wide_integer(field.type)]
+        return [j for j in wide if rounded(integers(self.table.column(j))) is not None]
+
     def encode(self, columns: Columns) -> ArrowRows:
+        for j, field in enumerate(self.table.schema):
+            if self.table.column(j).null_count < len(self):  # a column without values has a type by chance
+                check_kind(field.name, field.type, columns.categories.get(j), "X")
         return ArrowRows(self.table, columns.categories)
 
     def take(self, keep: np.ndarray) -> ArrowTable:
@@ -77,17 +88,18 @@ class ArrowSource(Source):
     """Rows whose columns are Arrow's: numbers are read as they are, categories as the bins that fit gave them."""
 
     def __init__(
-        self, part_rows: Sequence[int], types: Sequence[pa.DataType], categories: Mapping[int, tuple[Scalar, ...]]
+        self, part_rows: Sequence[int], fields: Sequence[pa.Field], categories: Mapping[int, tuple[Scalar, ...]]
     ) -> None:
-        numeric = [kind for j, kind in enumerate(types) if j not in categories]
+        numeric = [field.type for j, field in enumerate(fields) if j not in categories]
         # float32 where that loses nothing.
         dtype = np.dtype(np.float32 if all(map(fits_float32, numeric)) else np.float64)
-        super().__init__(part_rows, len(types), dtype)
+        super().__init__(part_rows, len(fields), dtype)
+        self.names = [field.name for field in fields]
         self.categories = categories
         self._bin_of = {j: {value: b for b, value in enumerate(cs, start=1)} for j, cs in categories.items()}
 
     def encode_column(self, column: pa.ChunkedArray, j: int) -> np.ndarray:
-        return bins_of(column, self._bin_of[j]) if j in self._bin_of else as_numbers(column)
+        return bins_of(column, self._bin_of[j], self.names[j]) if j in self._bin_of else as_numbers(column)
 
     def room(self, n_rows: int, n_columns: int) -> np.ndarray:
         """Column after column, as they come. Never a single one, which numba would take for another layout."""
@@ -103,7 +115,7 @@ class ArrowRows(ArrowSource):
     def __init__(self, table: pa.Table, categories: Mapping[int, tuple[Scalar, ...]]) -> None:
         starts = range(0, max(1, table.num_rows), PART_ROWS)
         part_rows = [min(PART_ROWS, table.num_rows - start) for start in starts]
-        super().__init__(part_rows, table.schema.types, categories)
+        super().__init__(part_rows, list(table.schema), categories)
         self.table = table
 
     @contextmanager

@@ -6,19 +6,25 @@ piece of memory; columns are read from it.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from pvtree import pandas_columns
 from pvtree.agreement import all_or_none, share
-from pvtree.arrow_columns import UNITS_PER_SECOND
+from pvtree.arrow_columns import check_unique
 from pvtree.categories import bins_of_numbers
 from pvtree.comm import Communicator
+from pvtree.dtypes import N_BINS
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
 from pvtree.lightgbm_columns import lightgbm_name
+from pvtree.number_columns import as_floats, listing, parsed, rounded, warn_of_rounding
+from pvtree.pandas_columns import is_frame
 from pvtree.tables import Columns, Scalar, Table, is_sparse
+from pvtree.user_warnings import warn_user
 
 
 def read_table(X: Any, least_rows: int = 1) -> Any:
@@ -29,13 +35,13 @@ def read_table(X: Any, least_rows: int = 1) -> Any:
         from pvtree.sparse_tables import SparseTable  # brings numba along, which nothing else here needs
 
         X = SparseTable.read(X)
-    elif is_arrow(X) and not _is_frame(X):  # pandas knows Arrow too, but its own arrays are nearer
+    elif is_arrow(X) and not is_frame(X):  # pandas knows Arrow too, but its own arrays are nearer
         from pvtree.arrow_table import ArrowTable
 
         X = ArrowTable(X)
     elif hasattr(X, "collect") and hasattr(X, "collect_schema"):
         raise InvalidTypeError("X is a lazy frame, whose rows are not there yet; pass X.collect().")
-    table = X if isinstance(X, Table) or _is_frame(X) else _as_array(X)
+    table = X if isinstance(X, Table) or is_frame(X) else _as_array(X)
     if len(table.shape) != 2:
         raise InvalidDataError(
             f"X must be two-dimensional, got shape {table.shape}: Reshape your data with X.reshape(-1, 1) "
@@ -57,6 +63,7 @@ def learn_columns(
     """
 
     def describe() -> tuple[tuple[str, ...] | None, list[int]]:
+        _check_memory(table.shape[1])
         names = _checked_names(given_names, column_names(table), table.shape[1])
         listed = _listed_columns(categorical_feature, names, table.shape[1])
         return names, sorted({*listed, *category_columns(table)})
@@ -70,19 +77,30 @@ def learn_columns(
     categories = {
         j: _most_frequent(its_counts, max_bin) for j, *its_counts in zip(categorical, *by_worker, strict=True)
     }
-    return Columns(table.shape[1], names, categories)
+    warn_of_rounding([names[j] if names else j for j in rounded_columns(table) if j not in categories])
+    return Columns(table.shape[1], names, categories, column_names(table) is not None)
+
+
+def _check_memory(n_features: int) -> None:
+    """A file of a few bytes may name column 10**9, and the system ends a process that takes more than there is."""
+    needed = n_features * int(N_BINS) * 8  # the thresholds
+    if hasattr(os, "sysconf") and needed > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
+        raise InvalidDataError(
+            f"X has {n_features} columns, whose thresholds take {needed / 1e9:.0f} GB of memory, more than this "
+            "machine has; use fewer columns, or fix the largest column number in the data."
+        )
 
 
 def encode(table: Any, columns: Columns) -> Any:
     """The table as a float32 or float64 matrix, or as a Source; a float array without categories stays as it is."""
     if isinstance(table, Table):
         return table.encode(columns)
-    if _is_frame(table):
+    if is_frame(table):
         return _encode_frame(table, columns)
     if not columns.categories:
-        return _as_floats(table)
+        return as_floats(table)
     if table.dtype.kind in "biuf":
-        matrix = _as_floats(table)
+        matrix = as_floats(table)
         matrix = matrix.copy(order="K") if matrix is table else matrix
         for j in columns.categories:
             matrix[:, j] = _encode_column(table, j, columns)
@@ -92,35 +110,44 @@ def encode(table: Any, columns: Columns) -> Any:
 
 def check_columns(table: Any, columns: Columns, owner: str) -> None:
     """Refuse an X whose columns are not those of fit, in number, name or order."""
-    if table.shape[1] != columns.n_features:
-        expected = f"{owner} is expecting {columns.n_features} features as input"
-        raise InvalidDataError(f"X has {table.shape[1]} features, but {expected}.")
     names = column_names(table)
-    if names is None or columns.names is None or names == columns.names:
+    if names is not None and columns.names is not None:
+        # Those of LightGBM's files, where the model may have come from, have no blanks.
+        if names == columns.names or tuple(map(lightgbm_name, names)) == columns.names:
+            return
+    elif table.shape[1] == columns.n_features:
         return
-    if tuple(map(lightgbm_name, names)) == columns.names:  # LightGBM's files, where the model came from, have no blanks
-        return
-    missing = [name for name in columns.names if name not in set(names)]
+    expected, there = dict.fromkeys(columns.names or ()), set(names or ())
+    missing = [name for name in expected if names is not None and name not in there]
+    unknown = [name for name in names or () if columns.names is not None and name not in expected]
+    lists = ", ".join(f"{listing(some)} {how}" for some, how in ((missing, "missing"), (unknown, "unknown")) if some)
+    if table.shape[1] != columns.n_features:
+        counts = f"X has {table.shape[1]} features, but {owner} is expecting {columns.n_features} features as input"
+        remedy = f" ({lists}); pass the same columns in the same order." if lists else "."
+        raise InvalidDataError(counts + remedy)
     if not missing:
         raise InvalidDataError("The columns of X are in another order than in fit; pass them in the same order.")
-    unknown = [name for name in names if name not in set(columns.names)]
-    raise InvalidDataError(
-        f"The columns of X are not those of fit ({_listing(missing)} missing, {_listing(unknown)} unknown); "
-        "pass the same columns in the same order."
-    )
+    raise InvalidDataError(f"The columns of X are not those of fit ({lists}); pass the same columns in the same order.")
+
+
+def warn_if_nameless(table: Any, columns: Columns, owner: str) -> None:
+    """As scikit-learn says it: without names nobody can tell whether the columns are in the right order."""
+    if columns.of_named_rows and column_names(table) is None:
+        warn_user(f"X does not have valid feature names, but {owner} was fitted with feature names")
 
 
 def read_like(X: Any, columns: Columns, owner: str) -> Any:
     """The matrix, or SparseRows, of an X that must look like the one of fit: for prediction and evaluation."""
     table = read_table(X)
     check_columns(table, columns, owner)
+    warn_if_nameless(table, columns, owner)
     return table.for_prediction(columns) if isinstance(table, Table) else encode(table, columns)
 
 
 def take_rows(table: Any, keep: np.ndarray) -> Any:
     if isinstance(table, Table):
         return table.take(keep)
-    return table.iloc[keep] if _is_frame(table) else table[keep]
+    return table.iloc[keep] if is_frame(table) else table[keep]
 
 
 def column_names(X: Any) -> tuple[str, ...] | None:
@@ -132,6 +159,8 @@ def column_names(X: Any) -> tuple[str, ...] | None:
             "Some column names of X are strings and some are not; "
             "make them all strings, for example with X.columns = X.columns.astype(str)."
         )
+    if n_strings:
+        check_unique(names, names, "X")
     return tuple(str(name) for name in names) if n_strings else None
 
 
@@ -153,11 +182,6 @@ def _checked_names(given: Any, own: tuple[str, ...] | None, n_features: int) -> 
     return names
 
 
-def _is_frame(X: Any) -> bool:
-    """pandas, without importing it: a user who passes a DataFrame has it, others need not."""
-    return hasattr(X, "iloc") and hasattr(X, "dtypes") and hasattr(X, "columns")
-
-
 def _check_same_columns(told: list[Any]) -> None:
     """Workers must have the same columns; ``told`` is (number, names, ...) of each worker's."""
     (n_first, first, *_), *others = told
@@ -176,11 +200,6 @@ def _check_same_columns(told: list[Any]) -> None:
         )
 
 
-def _listing(names: Sequence[str], limit: int = 5) -> str:
-    shown = ", ".join(repr(name) for name in names[:limit])
-    return shown + (f" and {len(names) - limit} more" if len(names) > limit else "")
-
-
 def _as_array(X: Any) -> np.ndarray:
     try:
         array = np.asarray(X)
@@ -191,50 +210,6 @@ def _as_array(X: Any) -> np.ndarray:
     if array.dtype.kind == "c":
         raise InvalidDataError("Complex data not supported; pass the real and imaginary parts as columns of X.")
     return array
-
-
-def _lowered(error: Exception) -> str:
-    text = str(error).strip().rstrip(".").replace("\n", " ")
-    return text[:1].lower() + text[1:]
-
-
-def _as_floats(table: np.ndarray) -> np.ndarray:
-    """float32 and float64 as they are, in any memory order; other numbers as float64."""
-    if table.dtype in (np.float32, np.float64) and table.dtype.isnative:
-        return table
-    if table.dtype.kind in "biuf":
-        return table.astype(np.float64, order="K")
-    return _parsed(table, "X")
-
-
-def _parsed(values: Any, what: str) -> np.ndarray:
-    """Numbers out of dates, in seconds since 1970, and Python objects; text is refused with what to do about it."""
-    if getattr(values.dtype, "kind", "O") == "M":
-        return _seconds(values)
-    if getattr(values.dtype, "kind", "O") != "O":
-        raise InvalidDataError(f"{what} holds {values.dtype} values, which are not numbers; {_CATEGORY_HINT}.")
-    try:
-        if hasattr(values, "iloc"):
-            return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        kind = InvalidTypeError if isinstance(error, TypeError) else InvalidDataError
-        message = f"{what} cannot be read as numbers, because {_lowered(error)}; {_CATEGORY_HINT}."
-        raise kind(message) from None
-
-
-def _seconds(times: Any) -> np.ndarray:
-    """Since 1970, as of times in files; NaN for missing ones."""
-    if getattr(times.dtype, "tz", None) is not None:  # pandas' own: numpy knows no time zones
-        times = times.dt.tz_convert(None)
-    moments = np.asarray(times)
-    unit, step = np.datetime_data(moments.dtype)
-    if unit not in UNITS_PER_SECOND or step != 1:
-        moments, unit = moments.astype("datetime64[s]"), "s"
-    return np.where(np.isnat(moments), np.nan, moments.astype(np.int64) / UNITS_PER_SECOND[unit])
-
-
-_CATEGORY_HINT = "convert it, make it a pandas 'category' column or name it in categorical_feature"
 
 
 def _encode_frame(frame: Any, columns: Columns) -> np.ndarray:
@@ -255,24 +230,29 @@ def _encode_by_column(table: Any, columns: Columns) -> np.ndarray:
 
 def _encode_column(table: Any, j: int, columns: Columns) -> np.ndarray:
     if j in columns.categories:
+        _check_not_numbers(table, j, columns.categories[j])
         return _bins(_column(table, j), columns.categories[j], _described(table, j))
     column = _column(table, j)
+    if is_frame(table) and pandas_columns.is_text(column):
+        raise InvalidDataError(
+            f"The {_described(table, j)} holds text, but the model knows it as numbers; pass numbers."
+        )
     kind = getattr(column.dtype, "kind", "O")
     if kind == "c":
         raise InvalidDataError(f"Complex data not supported; {_described(table, j)} is complex.")
     if kind not in "biuf":
-        return _parsed(column, _described(table, j))
+        return parsed(column, _described(table, j))
     if isinstance(column.dtype, np.dtype):
         return np.asarray(column)
     return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))  # pandas' nullable numbers
 
 
 def _column(table: Any, j: int) -> Any:
-    return table.iloc[:, j] if _is_frame(table) else table[:, j]
+    return table.iloc[:, j] if is_frame(table) else table[:, j]
 
 
 def _described(table: Any, j: int) -> str:
-    return f"column {table.columns[j]!r} of X" if _is_frame(table) else f"column {j} of X"
+    return f"column {table.columns[j]!r} of X" if is_frame(table) else f"column {j} of X"
 
 
 # -- Categories ---------------------------------------------------------------------------------------------
@@ -299,9 +279,17 @@ def _listed_columns(categorical_feature: Any, names: tuple[str, ...] | None, n_f
 def category_columns(table: Any) -> list[int]:
     if isinstance(table, Table):
         return table.category_columns()
-    if not _is_frame(table):
-        return []
-    return [j for j, dtype in enumerate(table.dtypes) if getattr(dtype, "name", "") == "category"]
+    return pandas_columns.category_columns(table) if is_frame(table) else []
+
+
+def rounded_columns(table: Any) -> list[int]:
+    """Columns of integers that float64 does not hold."""
+    if isinstance(table, Table):
+        return table.rounded_columns()
+    if not is_frame(table):
+        mask = rounded(table)
+        return [] if mask is None else np.flatnonzero(mask.any(axis=0)).tolist()
+    return pandas_columns.rounded_columns(table)
 
 
 def _most_frequent(by_worker: Sequence[Sequence[tuple[Scalar, int]]], limit: int) -> tuple[Scalar, ...]:
@@ -369,6 +357,15 @@ def _bins(column: Any, categories: tuple[Scalar, ...], what: str) -> np.ndarray:
         raise InvalidDataError(
             f"The values of {what} cannot be categories; convert them to strings or numbers."
         ) from None
+
+
+def _check_not_numbers(table: Any, j: int, categories: tuple[Scalar, ...]) -> None:
+    """The same of a DataFrame's numbers where the model knows words only; arrays have no types of columns."""
+    are_texts = bool(categories) and all(isinstance(known, str) for known in categories)
+    if are_texts and is_frame(table) and pandas_columns.holds_numbers(_column(table, j)):
+        raise InvalidDataError(
+            f"The {_described(table, j)} holds numbers, but the model knows it as text; pass the same texts."
+        )
 
 
 def _check_kind(values: list[Any], categories: tuple[Scalar, ...], what: str) -> None:

@@ -121,17 +121,17 @@ class Predictor:
 
 def as_rows(X: Any, n_features: int) -> Rows:
     """X as a float32 or float64 matrix in any memory order, not copied if it is one already, or as sparse rows."""
-    if is_sparse(X):
-        X = SparseTable.read(X).encode(Columns(n_features))
-    elif not isinstance(X, SparseRows):
+    if not is_sparse(X) and not isinstance(X, SparseRows):
         X = np.asarray(X)
-    if X.dtype != np.float64 and X.dtype != np.float32:  # also a foreign byte order
-        X = X.astype(np.float64)
     if len(X.shape) != 2 or X.shape[1] != n_features:
         raise InvalidDataError(
             f"X has shape {X.shape}, but the model expects (n_rows, {n_features}); "
             "give the columns that it was trained on."
         )
+    if is_sparse(X):
+        X = SparseTable.read(X).encode(Columns(n_features))
+    if X.dtype != np.float64 and X.dtype != np.float32:  # also a foreign byte order
+        X = X.astype(np.float64)
     return X  # type: ignore[no-any-return]
 
 

@@ -8,8 +8,11 @@ import numpy as np
 
 from pvtree.categories import bins_of_numbers
 from pvtree.errors import InvalidDataError
+from pvtree.number_columns import rounded
 from pvtree.sparse_rows import SparseRows
 from pvtree.tables import Columns, Scalar, Table
+
+MAX_COLUMNS = 2**31 - 1  # SparseRows counts them in 32 bits
 
 
 class SparseTable(Table):
@@ -28,9 +31,11 @@ class SparseTable(Table):
             raise InvalidDataError(f"X is sparse and holds {X.dtype} values; convert them to numbers.")
         if len(X.shape) != 2:
             raise InvalidDataError(f"X must be two-dimensional, got shape {X.shape}; pass rows and columns.")
-        csr = X.tocsr()
+        if X.shape[1] > MAX_COLUMNS:
+            raise InvalidDataError(f"X has {X.shape[1]} columns; pass at most {MAX_COLUMNS}.")
+        csr = _checked_csr(X)
         if not csr.has_canonical_format:
-            csr = csr.copy() if csr is X else csr
+            csr = csr.copy()  # its arrays may be the user's
             csr.sum_duplicates()
         return cls(csr)
 
@@ -43,6 +48,10 @@ class SparseTable(Table):
         distinct, counts = np.unique(stored[(stored != 0) & (stored == stored)], return_counts=True)
         counted: dict[Scalar, int] = dict(zip(distinct.tolist(), counts.tolist(), strict=True))
         return counted | ({self.csr.dtype.type(0).item(): n_zeros} if n_zeros else {})
+
+    def rounded_columns(self) -> list[int]:
+        mask = rounded(self.csr.data)
+        return [] if mask is None else np.unique(self.csr.indices[mask]).tolist()
 
     def encode(self, columns: Columns) -> SparseRows:
         """Floats; categories become bin numbers, also the one that is not stored, 0."""
@@ -64,3 +73,27 @@ class SparseTable(Table):
 
     def take(self, keep: np.ndarray) -> SparseTable:
         return SparseTable(self.csr[keep])
+
+
+def _checked_csr(X: Any) -> Any:
+    """Compressed rows whose entries all lie inside the matrix: neither scipy's conversions nor the kernels look.
+
+    scipy checks a new matrix around the same arrays, which forgets what X believes about the order of its entries.
+    """
+    from scipy.sparse import coo_array
+
+    try:
+        if hasattr(X, "indptr"):  # CSR, CSC and BSR
+            checked = type(X)((X.data, X.indices, X.indptr), shape=X.shape)
+            checked.check_format(full_check=True)
+            if (np.diff(checked.indptr) < 0).any():  # which scipy does not look at if the last one says: no entries
+                raise ValueError("indptr must not descend")
+        else:
+            entries = X.tocoo()
+            checked = coo_array((entries.data, (entries.row, entries.col)), shape=X.shape)
+        return checked.tocsr()
+    except (ValueError, IndexError, OverflowError) as error:
+        raise InvalidDataError(
+            f"X is not a valid sparse matrix ({error}); build it again, for example with "
+            "scipy.sparse.csr_array((values, (rows, columns)), shape)."
+        ) from error

@@ -30,6 +30,9 @@ class Stacked(Table):
             counts.update(inputs.count_values(table, j))
         return counts
 
+    def rounded_columns(self) -> list[int]:
+        return sorted({j for table in self.tables for j in inputs.rounded_columns(table)})
+
     def encode(self, columns: Columns) -> Source:
         return Matrices([inputs.encode(table, columns) for table in self.tables])
 

@@ -28,6 +28,7 @@ class Columns:
     names: tuple[str, ...] | None = None
     # Bin b of categorical column j holds categories[j][b - 1]; bin 0 holds missing, unseen and rare values.
     categories: Mapping[int, tuple[Scalar, ...]] = field(default_factory=dict)
+    of_named_rows: bool = field(default=False, compare=False)  # whether the names came with X, as a DataFrame's do
 
 
 class Table(ABC):
@@ -43,6 +44,10 @@ class Table(ABC):
     @abstractmethod
     def count_values(self, j: int) -> dict[Scalar, int]:
         """How often each value of column j occurs, without missing ones."""
+
+    @abstractmethod
+    def rounded_columns(self) -> list[int]:
+        """Columns of integers that float64 does not hold."""
 
     @abstractmethod
     def encode(self, columns: Columns) -> Source:

@@ -79,7 +79,7 @@ def test_nullable_and_mixed_frames():
             InvalidTypeError,
             "float\\(\\) argument must be a string or a real number",
         ),
-        (pd.DataFrame({"t": ["a"]}), InvalidDataError, "column 't' of X .*categorical_feature"),
+        (pd.DataFrame({"t": ["a", 1]}), InvalidDataError, "column 't' of X .*categorical_feature"),
         (pd.DataFrame({"t": pd.to_timedelta(["1s"])}), InvalidDataError, "which are not numbers"),
         (pd.DataFrame({"t": [1j]}), InvalidDataError, "Complex data not supported"),
         (pd.DataFrame({"a": [1], 2: [3]}), InvalidTypeError, "Some column names"),

@@ -326,3 +326,20 @@ def test_the_peak_of_memory_is_the_binned_shard_and_a_row_group(tmp_path: Path) 
     data, shard = n_rows * 32 * 8, n_rows * 32
     # Training itself takes a few numbers a row, such as labels and gradients; the rest is what allocators keep.
     assert shard < grown < shard + 60 * n_rows + 30_000_000 < data * 0.6
+
+
+@pytest.mark.parametrize("kind", ["text", "category", "name"])
+def test_text_that_is_not_utf8_is_refused(kind, tmp_path):
+    path = tmp_path / "a.parquet"
+    texts = pa.array([b"\xff\xfe", b"b"]).view(pa.string())  # Arrow believes that it is text
+    if kind == "name":
+        pq.write_table(pa.table({"column": [1, 2]}), path, store_schema=False)
+        path.write_bytes(path.read_bytes().replace(b"column", b"col\xff\xfen"))
+    else:
+        pq.write_table(pa.table({"x": texts.dictionary_encode() if kind == "category" else texts}), path)
+    words = "can't decode byte 0xff" if kind == "name" else "'x' holds text that is not UTF-8"
+    with pytest.raises(InvalidDataError, match=words):
+        ParquetTable(path).count_values(0)
+    if kind != "name":
+        with pytest.raises(InvalidDataError, match="'x' holds text that is not UTF-8; write it as UTF-8"):
+            ParquetTable(path).encode(Columns(1, ("x",), {0: ("b",)})).matrix()

@@ -6,7 +6,7 @@ import copy
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -60,14 +60,16 @@ def lazy_on_dask(method: Callable[..., np.ndarray]) -> Callable[..., Any]:
         if not is_collection(X):
             return method(self, X, *args, **kwargs)
         check_is_fitted(self, "model_")
-        columns = columns_of(self.model_)
+        columns = self._columns()
         if getattr(X, "ndim", 2) != 2:
             raise InvalidDataError(f"X must be two-dimensional, but has {X.ndim} dimension(s); pass rows and columns.")
         if X.shape[1] == X.shape[1]:  # or not known before it is computed
             inputs.check_columns(X, columns, type(self).__name__)
+        inputs.warn_if_nameless(X, columns, type(self).__name__)
         # As it is now: a later fit makes new attributes, but changes none of these.
         now = copy.copy(self)
         now.n_jobs = 1 if self.n_jobs is None else self.n_jobs
+        now._of_named_rows = False  # the warning has been given, not to be repeated by every partition
         predict = OfRows(wherever, now, args, kwargs)
         example = predict(np.zeros((1, columns.n_features)))  # of the right type and width
         return lazily(predict, X, example.dtype, None if example.ndim == 1 else example.shape[1])
@@ -164,7 +166,10 @@ class Estimator(BaseEstimator, metaclass=RightNames):
         return self.model_.staged_raw(self._matrix(X), n_threads=n_threads(self.n_jobs))
 
     def _matrix(self, X: Any) -> Any:
-        return inputs.read_like(X, columns_of(self.model_), type(self).__name__)
+        return inputs.read_like(X, self._columns(), type(self).__name__)
+
+    def _columns(self) -> inputs.Columns:
+        return replace(columns_of(self.model_), of_named_rows=getattr(self, "_of_named_rows", False))
 
     @lazy_on_dask
     def apply(self, X: Any) -> np.ndarray:

@@ -271,7 +271,7 @@ class Fitting(Estimator):
         columns = (
             inputs.learn_columns(opened.table, values["categorical_feature"], values["max_bin"], comm, names)
             if start is None
-            else columns_of(start)
+            else replace(columns_of(start), of_named_rows=inputs.column_names(opened.table) is not None)
         )
 
         def read_target(y: Any, n_rows: int, name: str) -> np.ndarray:
@@ -304,6 +304,7 @@ class Fitting(Estimator):
         self.certificates_ = result.certificates
         self.n_iter_ = result.model.n_iterations
         self.n_features_in_ = columns.n_features
+        self._of_named_rows = columns.of_named_rows
         if classes is not None:
             self.classes_ = classes
             self.n_classes_ = len(classes)

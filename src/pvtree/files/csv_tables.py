@@ -7,11 +7,12 @@ the rows are read again in these types. Only a few megabytes are in memory at a 
 from __future__ import annotations
 
 import contextlib
+import io
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 SUFFIXES = (".csv", ".tsv")
 BLOCK_BYTES = 4 * 2**20  # that are parsed at a time
 GROUP_BYTES = 32 * 2**20  # of a row group of the temporary file
-HEAD_BYTES = 4096  # where files that are not text are found out
+HEAD_BYTES = 4096  # where files without text are found out
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,8 @@ class Scan:
         named = [*special, *(wanted.features or ())]
         if named and self.names[0] not in named:
             check_delimiter(self.names, paths[0])
+        if form.header and (len(set(self.names)) < len(self.names) or not set(named) <= set(self.names)):
+            check_header(self.names, paths[0])
         for name in special:
             check_named(name, self.names, paths[0])
         if wanted.features is not None:
@@ -128,7 +131,7 @@ class Scan:
                 if name not in self.known:
                     found[name] = widened(found[name], batch.column(name))
             if qid is not None and len(batch):
-                ids = as_array(arrow.chunked_array([batch.column(qid)]))
+                ids = as_array(arrow.chunked_array([batch.column(qid)]), qid)
                 begins = np.r_[before is None or ids[0] != before, ids[1:] != ids[:-1]]
                 self.query_starts.append(np.flatnonzero(begins) + self.n_rows)
                 before = ids[-1]
@@ -184,8 +187,9 @@ def write_parquet(
     schema = arrow.schema(list(types.items()))
     waiting: list[pa.RecordBatch] = []
     texts = [name for name, kind in types.items() if is_text(kind)]
+    whole = [name for name, kind in types.items() if kind == arrow.int64()]  # to know how large they are
     start = 0
-    with parquet.ParquetWriter(target, schema, use_dictionary=texts, write_statistics=False) as writer:
+    with parquet.ParquetWriter(target, schema, use_dictionary=texts, write_statistics=whole) as writer:
 
         def flush() -> None:
             if waiting:
@@ -206,7 +210,7 @@ def write_parquet(
 def read_names(path: Path, form: CsvForm) -> list[str]:
     """The header, or numbers in its place."""
     with told_in_a_sentence(path):
-        check_is_text(path)
+        check_not_empty(path)
         with opened(path, form) as reader:
             names: list[str] = reader.schema.names
     return names if form.header else [str(i) for i in range(len(names))]
@@ -218,18 +222,54 @@ def check_delimiter(names: Sequence[str], path: Path) -> None:
     if len(names) == 1 and between is not None:
         shown = "tab" if between == "\t" else f"'{between}'"
         raise InvalidDataError(
-            f"{path} has one column only, {names[0][:60]!r}; if columns end with {shown}, say so: --delimiter {shown}, "
-            f"or delimiter={between!r} in Python."
+            f"{path} has one column only, {names[0][:60]!r}; if columns are separated by {shown}, say so: "
+            f"--delimiter {shown}, or delimiter={between!r} in Python."
         )
 
 
-def check_is_text(path: Path) -> None:
+def check_header(names: Sequence[str], path: Path) -> None:
+    """Names that are numbers are most often the first row of a file without a header."""
+    number = next((name for name in names if is_number(name)), None)
+    if number is not None:
+        raise InvalidDataError(
+            f"The first line of {path} holds the number {number!r} where names of columns are expected; if the file "
+            "has no header, say so: --no-header, or header=False in Python, and name columns by their numbers from 0."
+        )
+
+
+def is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def check_not_empty(path: Path) -> None:
     with load_pyarrow().input_stream(str(path), compression="detect") as file:
         head = file.read(HEAD_BYTES)
-    if b"\0" in head:
-        raise InvalidDataError(f"{path} is no CSV file, it holds bytes that are no text; give a CSV file in UTF-8.")
     if not head.strip():
         raise InvalidDataError(f"{path} is empty; give a CSV file with rows.")
+
+
+class Text(io.RawIOBase):
+    """The bytes of a file; a zero among them, which Arrow takes for a letter, is refused wherever it stands."""
+
+    def __init__(self, file: BinaryIO, path: Path) -> None:
+        self.file, self.path, self.n_before = file, path, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, n_bytes: int = -1) -> bytes:
+        block = self.file.read(n_bytes)
+        if b"\0" in block:
+            at = self.n_before + block.index(b"\0")
+            raise InvalidDataError(
+                f"{self.path} is no CSV file, its byte {at} is zero, which no text holds; give a CSV file in UTF-8."
+            )
+        self.n_before += len(block)
+        return block
 
 
 @contextlib.contextmanager
@@ -249,7 +289,7 @@ def opened(
         convert.include_columns = list(types)
     with (
         load_pyarrow().input_stream(str(path), compression="detect") as file,
-        csv.open_csv(file, read, parse, convert) as reader,
+        csv.open_csv(Text(file, path), read, parse, convert) as reader,
     ):
         yield reader
 
@@ -263,6 +303,4 @@ def told_in_a_sentence(path: Path) -> Iterator[None]:
         raise
     except (load_pyarrow().ArrowException, OSError, UnicodeDecodeError, ValueError) as error:
         reason = " ".join(str(getattr(error, "strerror", None) or error).split("\n")[0].split()).rstrip(".")
-        raise InvalidDataError(
-            f"{path} cannot be read as CSV ({reason}); mend the file, or give its format."
-        ) from error
+        raise InvalidDataError(f"{path} cannot be read as CSV ({reason}); fix the file, or give its format.") from error

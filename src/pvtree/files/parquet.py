@@ -23,12 +23,15 @@ from pvtree.arrow_columns import (
     check_type,
     check_unique,
     count_categories,
+    integers,
     is_category,
+    is_wide_integer,
     load_pyarrow,
     pandas_marks,
 )
 from pvtree.arrow_table import ArrowSource
 from pvtree.errors import InvalidDataError, InvalidParameterError
+from pvtree.number_columns import EXACT, rounded
 from pvtree.partition import query_bounds
 from pvtree.sources import ReadColumns
 from pvtree.tables import Columns, Scalar, Table
@@ -129,6 +132,10 @@ class ParquetTable(Table):
             counts.update(count_categories(read_column(piece, self.columns[j]), self.columns[j]))
         return dict(counts)
 
+    def rounded_columns(self) -> list[int]:
+        wide = [j for j, name in enumerate(self.columns) if is_wide_integer(self.schema.field(name).type)]
+        return [j for j in wide if any(holds_rounded(piece, self.columns[j]) for piece in self.pieces)]
+
     def encode(self, columns: Columns) -> ParquetRows:
         """The rows as binning reads them, with the categories that fit has learnt."""
         for j, name in enumerate(self.columns):
@@ -161,9 +168,9 @@ class ParquetTable(Table):
     def _read_array(self, name: str | None) -> np.ndarray | None:
         if name is None:
             return None
-        arrays = [as_array(read_column(piece, name)) for piece in self.pieces]
+        arrays = [as_array(read_column(piece, name), name) for piece in self.pieces]
         if not arrays:
-            return as_array(self.schema.empty_table().column(name))
+            return as_array(self.schema.empty_table().column(name), name)
         return np.concatenate(arrays)
 
 
@@ -177,9 +184,8 @@ class ParquetRows(ArrowSource):
         schema: pa.Schema,
         categories: Mapping[int, tuple[Scalar, ...]],
     ) -> None:
-        types = [schema.field(name).type for name in names]
-        super().__init__([piece.n_rows for piece in pieces], types, categories)
-        self.pieces, self.names, self.schema = list(pieces), list(names), schema
+        super().__init__([piece.n_rows for piece in pieces], [schema.field(name) for name in names], categories)
+        self.pieces, self.schema = list(pieces), schema
 
     @contextmanager
     def reading(self, part: int) -> Iterator[ReadColumns]:
@@ -236,7 +242,9 @@ def find_files(path: Path) -> list[Path]:
 
 def read_schema(path: Path) -> pa.Schema:
     with opened(path) as file:
-        return file.schema_arrow
+        schema = file.schema_arrow
+        schema.names  # noqa: B018  Arrow reads them as UTF-8 only when it is asked for them
+        return schema
 
 
 def read_row_groups(paths: Sequence[Path], schema: pa.Schema, owner: Any = None) -> list[Piece]:
@@ -275,9 +283,9 @@ def first_query(groups: Sequence[Piece], group: int, qid: str) -> tuple[int, int
     """Where the first query begins that does not begin before ``group``."""
     if group in (0, len(groups)):
         return group, 0
-    before = as_array(read_column(groups[group - 1], qid))[-1]
+    before = as_array(read_column(groups[group - 1], qid), qid)[-1]
     while group < len(groups):
-        differs = as_array(read_column(groups[group], qid)) != before
+        differs = as_array(read_column(groups[group], qid), qid) != before
         if differs.any():
             return group, int(differs.argmax())
         group += 1
@@ -314,7 +322,7 @@ def opened(path: Path, buffer_size: int = 0) -> Iterator[pq.ParquetFile]:
             path, metadata=footer, memory_map=False, pre_buffer=False, buffer_size=buffer_size
         ) as file:
             yield file
-    except (arrow.ArrowException, OSError) as error:
+    except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = " ".join(str(error).split("\n")[0].split()).rstrip(".")
         raise InvalidDataError(
             f"{path} cannot be read as Parquet ({reason}); write it again, or leave it out of the data."
@@ -327,6 +335,18 @@ def read_footer(path: Path, _changed: int, _n_bytes: int) -> pq.FileMetaData:
     from pyarrow import parquet
 
     return parquet.read_metadata(path)
+
+
+def holds_rounded(piece: Piece, name: str) -> bool:
+    """Whether float64 does not hold some integer of a column; most often its statistics say that it holds all."""
+    with opened(piece.path) as file:
+        group = file.metadata.row_group(piece.row_group)
+        place = file.schema_arrow.names.index(name)
+        if len(file.schema_arrow.names) == group.num_columns and group.column(place).is_stats_set:
+            told = group.column(place).statistics
+            if told.has_min_max and told.max <= EXACT and told.min >= -EXACT:
+                return False
+    return rounded(integers(read_column(piece, name))) is not None
 
 
 def read_column(piece: Piece, name: str) -> pa.ChunkedArray:
