@@ -27,7 +27,7 @@ def contributions(model: Model, X: Rows, first: int, end: int, n_threads: int) -
         with Team(min(n_threads, 1 + len(X) // MIN_THREAD_ROWS)) as team:
             team.for_blocks(prepared.add, len(X), X, first, end, out, min_block=MIN_THREAD_ROWS)
     if model.ensemble == "forest":
-        out /= max(1, end - first)
+        out /= max(1, (end - first) // model.trees_per_iteration)
     out[:, :, -1] += model.init_score
     return out.reshape(len(X), model.n_outputs * (model.n_features + 1))
 

@@ -72,11 +72,11 @@ def _plain(model: Model, divided: bool) -> Iterator[tuple[Tree, np.ndarray]]:
     the first addition that prediction makes here, it gives the same bits. A forest is a mean, so all its trees get it.
     """
     if model.ensemble == "forest":
-        trees = model.trees or (_leaf(model.n_outputs),)
-        for tree in trees:
-            value = tree.value + model.init_score if model.init_score.any() else tree.value
-            value = value / len(trees) if divided else value
-            yield from ((tree, value[:, output]) for output in range(model.n_outputs))
+        for number, tree in enumerate(model.trees or (_leaf(model.n_outputs),)):
+            outputs = range(model.n_outputs) if tree.n_values > 1 else [number % model.n_outputs]
+            value = tree.value + model.init_score[outputs] if model.init_score.any() else tree.value
+            value = value / max(1, model.n_iterations) if divided else value
+            yield from ((tree, its_value) for its_value in value.T)
         return
     for number, tree in enumerate(model.trees or (_leaf(1),) * model.n_outputs):
         init = model.init_score[number] if number < model.n_outputs else 0.0

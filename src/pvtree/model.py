@@ -76,7 +76,7 @@ TREE_DTYPES: dict[str, type] = {
 class Model:
     """A trained ensemble. Categorical columns of X hold bin numbers, 0 or NaN for missing and unseen."""
 
-    trees: tuple[Tree, ...]  # tree t adds to output t % n_outputs if its values have one column, else to all
+    trees: tuple[Tree, ...]  # with one value a leaf, tree t adds to output t % n_outputs, else to all
     objective: str  # "custom" for callables
     ensemble: str  # "gbdt": sum of the trees; "forest": their mean
     n_features: int
@@ -107,7 +107,9 @@ class Model:
 
     @property
     def trees_per_iteration(self) -> int:
-        return self.n_outputs * self.n_parallel_trees if self.ensemble == "gbdt" else 1
+        if self.ensemble == "gbdt":
+            return self.n_outputs * self.n_parallel_trees
+        return self.n_outputs // self.trees[0].n_values if self.trees else 1
 
     @property
     def n_iterations(self) -> int:
@@ -268,7 +270,7 @@ class Model:
 
     def _result(self, scores: np.ndarray, n_trees: int) -> np.ndarray:
         if self.ensemble == "forest":
-            scores /= max(1, n_trees)
+            scores /= max(1, n_trees // self.trees_per_iteration)
             scores += self.init_score[:, None]
         return np.ascontiguousarray(scores.T)
 

@@ -192,9 +192,7 @@ def _model(payload: dict[str, Any]) -> Model:
     n_parallel = payload.get("n_parallel_trees", 1)
     if "n_parallel_trees" in payload and not (payload["ensemble"] == "gbdt" and 2 <= n_parallel <= _INT32_MAX):
         refuse("the number of parallel trees is out of range")
-    if payload["ensemble"] == "gbdt" and len(trees) % (n_outputs * n_parallel):
-        refuse("the number of trees is no multiple of the outputs")
-    return Model(
+    model = Model(
         trees=trees,
         objective=payload["objective"],
         ensemble=payload["ensemble"],
@@ -206,6 +204,9 @@ def _model(payload: dict[str, Any]) -> Model:
         categories=_categories(payload["categories"], n_features),
         n_parallel_trees=n_parallel,
     )
+    if len(trees) % model.trees_per_iteration:
+        refuse("the number of trees is no multiple of the outputs")
+    return model
 
 
 def _tree(payload: Any, n_features: int, n_outputs: int) -> Tree:
