@@ -18,7 +18,8 @@ from pvtree.errors import ModelFileError
 from pvtree.export_lightgbm import CATEGORICAL, DEFAULT_LEFT, WORD_BITS
 from pvtree.lightgbm_columns import CONSTANT, columns_of_tables
 from pvtree.model import Model, Scalar, Tree
-from pvtree.model_file import Refused, check_shape, read_bytes, refuse
+from pvtree.model_file import Refused, check_outputs, check_shape, read_bytes, refuse
+from pvtree.tables import is_unicode
 from pvtree.user_warnings import warn_user
 
 MISSING_NONE, MISSING_ZERO, MISSING_NAN = 0, 1, 2  # bits 2 and 3 of decision_type
@@ -73,9 +74,11 @@ def parse(text: str) -> Model:
     codes = _codes(sets, infos)
     trees = [_tree(block, its_sets, codes) for block, its_sets in zip(blocks, sets, strict=True)]
     is_forest = "average_output" in head
+    objective = _objective(head.get("objective", ""), is_forest, n_outputs)
+    check_outputs(objective, n_outputs)
     return Model(
         trees=tuple(_joined(trees, n_outputs) if is_forest and n_outputs > 1 else trees),
-        objective=_objective(head.get("objective", ""), is_forest, n_outputs),
+        objective=objective,
         ensemble="forest" if is_forest else "gbdt",
         n_features=n_features,
         n_outputs=n_outputs,
@@ -257,7 +260,8 @@ def _labels(codes: Mapping[int, np.ndarray], infos: list[str], text: str) -> dic
         _refuse("the line pandas_categorical is no JSON")
     if not isinstance(tables, list) or not tables:
         return labels  # no DataFrame, or one without categories
-    if not all(isinstance(t, list) and all(type(label) in (str, int, float, bool) for label in t) for t in tables):
+    scalars = (str, int, float, bool)
+    if not all(isinstance(t, list) and all(type(each) in scalars and is_unicode(each) for each in t) for t in tables):
         _refuse("the line pandas_categorical is malformed")
     places = columns_of_tables([len(table) for table in tables], codes, infos)
     if places is None:
@@ -365,7 +369,7 @@ def _bin_sets(splits: np.ndarray, sets: CategorySets, codes: Mapping[int, np.nda
 
 
 def _joined(trees: list[Tree], n_outputs: int) -> list[Tree]:
-    """A forest's trees: where those of an iteration differ in nothing but their values, they become one for all outputs."""
+    """A forest's trees: those of an iteration become one where they differ in nothing but their values."""
     iterations = [trees[first : first + n_outputs] for first in range(0, len(trees), n_outputs)]
     if all(_same_but_values(its[0], tree) for its in iterations for tree in its[1:]):
         return [replace(its[0], value=np.concatenate([tree.value for tree in its], axis=1)) for its in iterations]

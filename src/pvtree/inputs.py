@@ -18,7 +18,7 @@ from pvtree.categories import bins_of_numbers
 from pvtree.comm import Communicator
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
 from pvtree.lightgbm_columns import lightgbm_name
-from pvtree.tables import Columns, Scalar, Table, is_sparse
+from pvtree.tables import Columns, Scalar, Table, check_can_be_kept, is_sparse
 
 
 def read_table(X: Any, least_rows: int = 1) -> Any:
@@ -70,7 +70,9 @@ def learn_columns(
     categories = {
         j: _most_frequent(its_counts, max_bin) for j, *its_counts in zip(categorical, *by_worker, strict=True)
     }
-    return Columns(table.shape[1], names, categories)
+    columns = Columns(table.shape[1], names, categories)
+    check_can_be_kept(columns)
+    return columns
 
 
 def encode(table: Any, columns: Columns) -> Any:
