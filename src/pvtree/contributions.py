@@ -51,7 +51,7 @@ def contributions(model: Model, X: Rows, first: int, end: int, n_threads: int, b
         out[rows, :, columns] = values
 
     run(put)
-    return out.reshape(len(X), -1)
+    return out.reshape(len(X), out.shape[1] * out.shape[2])
 
 
 def _sparse(X: SparseRows, columns: np.ndarray, expected: np.ndarray, width: int, run: Callable[[Put], None]) -> Any:

@@ -30,8 +30,8 @@ def test_train_is_fit():
     for how in ({}, {"raw_score": True}, {"pred_leaf": True}, {"pred_contrib": True}):
         how |= {"start_iteration": 1, "num_iteration": 3}
         np.testing.assert_array_equal(booster.predict(X, **how), twin.predict(X, **how))
-    with pytest.raises(InvalidParameterError, match="start_iteration"):
-        twin.predict(X, start_iteration=-1)
+    with pytest.raises(InvalidTypeError, match="start_iteration must be an integer, got 1.5"):
+        booster.predict(X, start_iteration=1.5)
     np.testing.assert_array_equal(booster.predict(X, pred_contrib=True), twin.predict(X, pred_contrib=True))
     assert booster.feature_importance().tolist() == twin.feature_importances_.tolist()
     assert booster.feature_name() == [f"Column_{j}" for j in range(5)] == twin.feature_name_

@@ -35,7 +35,7 @@ from pvtree.kernels.work_sharing import (
 
 # The phases of a split, in this order; each is a number of items that threads share.
 _START, _EVALUATE, _MARK, _SCATTER = (np.int64(kind) for kind in range(4))
-_AT_ONCE = np.int64(2**27)  # bins that the leader reads, about a tenth of a second, before Python looks for Ctrl-C
+_AT_ONCE = np.int64(2**25)  # bins that the leader reads, less than a tenth of a second, before Python looks for Ctrl-C
 _OVERHEAD = np.int64(512)  # rows that take as long as searching a histogram does
 
 
