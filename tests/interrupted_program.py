@@ -82,9 +82,7 @@ def main():
     forest.set_params(n_estimators=1000)
     binning.ROWS_AT_ONCE = 100
     told = {
-        "contributions": interrupt(
-            contributions, "add_contributions", lambda: deep.predict_contrib(rows, n_threads=2)
-        ),
+        "contributions": interrupt(contributions, "add_contributions", lambda: deep.predict_contrib(rows, n_threads=2)),
         "prediction": interrupt(predict, "run_trees", lambda: deeper.predict_raw(many_rows, n_threads=2)),
         "binning": interrupt(binning, "bin_columns", lambda: boosting.fit(X, y)),
         "tree": interrupt(grower, "grow_tree", lambda: boosting.fit(X, y)),

@@ -25,7 +25,9 @@ def test_pieces_cover_all_places_once(n, n_threads, min_block, first, is_slow):
     with pytest.MonkeyPatch.context() as patch, Team(n_threads) as team:
         if is_slow:
             patch.setattr(team_module, "LONG", -1.0)
-        team.for_blocks(lambda start, stop, *_: done.extend(range(start, stop)), n, "x", min_block=min_block, first=first)
+        team.for_blocks(
+            lambda start, stop, *_: done.extend(range(start, stop)), n, "x", min_block=min_block, first=first
+        )
         assert sorted(done) == list(range(first, first + n))
         done.clear()
         team.for_blocks_with(range(n_threads), lambda start, stop, own: done.extend(range(start, stop)), n)
