@@ -7,6 +7,7 @@ hessian, and that early stopping follows the last metric of the last evaluation 
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,8 +22,10 @@ from pvtree.estimators import GBDTClassifier, GBDTRanker, GBDTRegressor
 from pvtree.estimators.eval_arguments import paired
 from pvtree.functional import Booster as LightGBMBooster
 from pvtree.functional import Dataset
+from pvtree.functional.predict_arguments import OF_XGBOOST, check_others
 from pvtree.functional.training import Family, read_params, run
 from pvtree.model import Model
+from pvtree.tables import as_dense
 
 __all__ = ["Booster", "DMatrix", "XGBClassifier", "XGBRanker", "XGBRegressor", "train"]
 
@@ -110,12 +113,12 @@ class _AsXGBoost:
         self, X: Any, *, output_margin: bool = False, iteration_range: tuple[int, int] | None = None, **arguments: Any
     ) -> np.ndarray:
         """XGBoost's predict; ``arguments`` are those of ``GBDTRegressor.predict``, with our names."""
+        part = copy.copy(self)
         if iteration_range is not None:
-            first, stop = iteration_range
-            arguments |= {"start_iteration": first, "num_iteration": stop - first if stop else None}
+            part.model_ = _iterations(self.model_, *iteration_range)  # type: ignore[attr-defined, has-type]
         if output_margin:
             arguments["raw_score"] = True
-        return super().predict(X, **arguments)  # type: ignore[misc, no-any-return]
+        return super(_AsXGBoost, part).predict(X, **arguments)  # type: ignore[misc, no-any-return]
 
     def _trained_with(self, values: dict[str, Any], n_classes: int) -> dict[str, Any]:
         """With these three scaled like the hessian H, leaf values and chosen splits are those of XGBoost's hessian:
@@ -226,11 +229,13 @@ class Booster(LightGBMBooster):
         iteration_range: tuple[int, int] = (0, 0),
         **others: Any,
     ) -> np.ndarray:
-        """Values, or probabilities; with the objective multi:softmax, classes."""
-        first, stop = iteration_range
-        predicted = super().predict(
-            data, first, stop - first if stop else None, output_margin, pred_leaf, pred_contribs, **others
-        )
+        """Values, or probabilities; with the objective multi:softmax, classes.
+
+        XGBoost's other arguments are taken where they ask for what is done anyway.
+        """
+        check_others(others, OF_XGBOOST, Booster.predict)
+        kind = {"raw_score": output_margin, "pred_leaf": pred_leaf, "pred_contrib": pred_contribs}
+        predicted = as_dense(self._predict(_iterations(self.model_, *iteration_range), data, {}, **kind))
         gives_classes = self.params.get("objective") == "multi:softmax"
         if gives_classes and not (output_margin or pred_leaf or pred_contribs):
             return predicted.argmax(axis=1).astype(np.float32)
@@ -284,6 +289,14 @@ def train(
         booster.best_iteration = _best_iteration(booster.best_iteration)
         booster.best_score = _last(booster.best_score)  # type: ignore[assignment]
     return booster  # type: ignore[return-value]
+
+
+def _iterations(model: Model, first: int, stop: int) -> Model:
+    """The model with the trees of some iterations. Unlike LightGBM, XGBoost adds the initial score to any of them."""
+    if first <= 0 and stop <= 0:
+        return model
+    per = model.trees_per_iteration
+    return replace(model, trees=model.trees[max(first, 0) * per : stop * per if stop > 0 else None])
 
 
 def _renamed(results: Mapping[str, Mapping[str, list[float]]]) -> dict[str, dict[str, list[float]]]:

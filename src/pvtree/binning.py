@@ -22,6 +22,7 @@ from pvtree.team import LITTLE_WORK, Team
 if TYPE_CHECKING:
     from pvtree.comm import Communicator
 
+ROWS_AT_ONCE = 2**20  # of a block that is binned before Python looks for Ctrl-C
 SAMPLE_BYTES = 2**26  # of the sample that a worker holds at a time where it has all rows
 IN_FLIGHT = 2**24  # bytes of the sample that a worker sends, and that it receives, in one exchange
 
@@ -128,7 +129,12 @@ def bin_rows(X: np.ndarray | Source, thresholds: Thresholds, first: int, stop: i
             for block in range(first_block, last_block):
                 own = slice(int(starts[block]), int(starts[block + 1]))
                 matrix, columns = read(np.arange(first + own.start, first + own.stop))
-                bin_columns(matrix, columns[0], is_categorical[own], n_bins[own], upper[own], bins[block, rows])
+                for at in range(0, len(matrix), ROWS_AT_ONCE):
+                    team.check()
+                    bin_columns(
+                        at, min(at + ROWS_AT_ONCE, len(matrix)), matrix, columns[0], is_categorical[own], n_bins[own],
+                        upper[own], bins[block, rows],
+                    )  # fmt: skip
 
     for part, (begin, end) in enumerate(pairwise((source.bounds * BLOCK).tolist())):
         team.for_blocks(bin_blocks, n_blocks, part, slice(begin, end), min_block=1)

@@ -14,6 +14,7 @@ from uuid import uuid4
 import numpy as np
 
 from pvtree.errors import InvalidDataError, InvalidTypeError, MissingDependencyError
+from pvtree.tables import as_dense
 
 if TYPE_CHECKING:
     import distributed
@@ -115,7 +116,7 @@ def lazily(method: Callable[[Any], np.ndarray], X: Any, dtype: Any, width: int |
 def predict_block(rows: Any, method: Callable[[Any], np.ndarray], dtype: np.dtype, width: int | None) -> np.ndarray:
     if n_rows(rows) == 0:  # an ordinary partition here, though nothing to predict for a user of arrays
         return np.empty((0,) if width is None else (0, width), dtype)
-    return np.asarray(method(rows), dtype)
+    return as_dense(method(rows)).astype(dtype, copy=False)
 
 
 # Columns that belong together.

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from pvtree.model_file import write_bytes
 CATEGORICAL, DEFAULT_LEFT, MISSING_NAN = 1, 2, 8
 WORD_BITS = 32  # of a set of categories in the file
 INT_MAX = 2**31 - 1  # LightGBM keeps counts in 32 bits
+_ALL_BINS = np.full(4, 2**64 - 1, np.uint64)
 
 # What LightGBM makes of raw scores. With others, "custom", it leaves them as they are: their meaning is not known, or,
 # for classification forests, they are probabilities already.
@@ -72,11 +74,11 @@ def _plain(model: Model, divided: bool) -> Iterator[tuple[Tree, np.ndarray]]:
     the first addition that prediction makes here, it gives the same bits. A forest is a mean, so all its trees get it.
     """
     if model.ensemble == "forest":
-        trees = model.trees or (_leaf(model.n_outputs),)
-        for tree in trees:
-            value = tree.value + model.init_score if model.init_score.any() else tree.value
-            value = value / len(trees) if divided else value
-            yield from ((tree, value[:, output]) for output in range(model.n_outputs))
+        for number, tree in enumerate(model.trees or (_leaf(model.n_outputs),)):
+            outputs = range(model.n_outputs) if tree.n_values > 1 else [number % model.n_outputs]
+            value = tree.value + model.init_score[outputs] if model.init_score.any() else tree.value
+            value = value / max(1, model.n_iterations) if divided else value
+            yield from ((tree, its_value) for its_value in value.T)
         return
     for number, tree in enumerate(model.trees or (_leaf(1),) * model.n_outputs):
         init = model.init_score[number] if number < model.n_outputs else 0.0
@@ -92,20 +94,21 @@ def _leaf(n_values: int) -> Tree:
     return Tree(feature=np.array([-1]), cat_set=np.array([-1]), cat_sets=sets, value=np.zeros((1, n_values)), **none)
 
 
-def _category_bins(model: Model) -> np.ndarray:
-    """uint64 (n_features, 4): the bins that a column can have; of arrays all, since nobody knows what they hold.
+def _category_bins(model: Model) -> dict[int, np.ndarray]:
+    """By feature, uint64 (4,): the bins that a column can have; of arrays all, since nobody knows what they hold.
 
     A DataFrame's columns have the bins of their labels only: sets that named others would make readers believe that the
     file's labels are not all.
     """
-    flags = np.ones((model.n_features, 256), np.uint8)
-    if model.feature_names is not None:
-        for feature, labels in model.categories.items():
-            flags[feature, len(labels) + 1 :] = 0
-    return np.packbits(flags, axis=1, bitorder="little").view("<u8").astype(np.uint64)
+    if model.feature_names is None:
+        return {}
+    return {
+        feature: np.packbits(np.arange(256) <= len(labels), bitorder="little").view("<u8").astype(np.uint64)
+        for feature, labels in model.categories.items()
+    }
 
 
-def _tree_text(tree: Tree, value: np.ndarray, bins: np.ndarray) -> str:
+def _tree_text(tree: Tree, value: np.ndarray, bins: Mapping[int, np.ndarray]) -> str:
     """One tree. Leaves are numbered in level order, as by ``Model.predict_leaf``; so are the splits."""
     is_leaf = tree.feature < 0
     inner, leaves = np.flatnonzero(~is_leaf), np.flatnonzero(is_leaf)
@@ -117,7 +120,8 @@ def _tree_text(tree: Tree, value: np.ndarray, bins: np.ndarray) -> str:
     # A missing or unseen category always goes right in LightGBM. Where it goes left here, the children change places.
     swaps = np.zeros(inner.size, bool)
     swaps[is_categorical] = sets[:, 0] & np.uint64(1) == 1
-    left_bins = np.where(swaps[is_categorical, None], ~sets, sets) & bins[tree.feature[inner[is_categorical]]]
+    can_be = [bins.get(feature, _ALL_BINS) for feature in tree.feature[inner[is_categorical]].tolist()]
+    left_bins = np.where(swaps[is_categorical, None], ~sets, sets) & np.reshape(can_be, (-1, 4)).astype(np.uint64)
     words = left_bins.view(np.uint32)  # (n_cat, 8), lowest bits first
 
     threshold = tree.threshold[inner].copy()
@@ -160,13 +164,16 @@ def _join(values: Iterable[float]) -> str:
 
 def lightgbm_names(model: Model) -> list[str]:
     """The features' names as LightGBM can hold them, all different."""
+    if model.feature_names is None:
+        return model.column_names()
     names: list[str] = []
     used: set[str] = set()
-    for feature, given in enumerate(model.column_names()):
+    numbers: Counter[str] = Counter()  # where to go on with equal names: trying all numbers again takes far too long
+    for feature, given in enumerate(model.feature_names):
         name = plain = lightgbm_name(given) or f"Column_{feature}"
-        again = 2
         while name in used:
-            name, again = f"{plain}_{again}", again + 1
+            numbers[plain] += 1
+            name = f"{plain}_{numbers[plain] + 1}"
         used.add(name)
         names.append(name)
     return names

@@ -65,8 +65,9 @@ def plant_forest(planter: Planter, n_trees: int, first: int) -> Iterator[Tree]:
         return
     n_threads = min(worker.team.n_threads, n_trees)
     idle: SimpleQueue[Planter] = SimpleQueue()
-    for _ in range(n_threads):
-        idle.put(Planter(planter.shard, planter.params, Worker.alone(Team(1))))
+    teams = [Team(1) for _ in range(n_threads)]
+    for team in teams:
+        idle.put(Planter(planter.shard, planter.params, Worker.alone(team)))
 
     def plant(number: int) -> Tree:
         planter = idle.get()
@@ -87,3 +88,5 @@ def plant_forest(planter: Planter, n_trees: int, first: int) -> Iterator[Tree]:
         finally:
             for future in waiting:
                 future.cancel()
+            for team in teams:  # else the end of this pool waits for trees that nobody wants
+                team.stop()

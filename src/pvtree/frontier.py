@@ -30,6 +30,7 @@ _NONE = np.empty(0, np.int64)
 # Ballots only rank features, so for them a feature of many bins is tried at about this many boundaries. What is merged,
 # and where a node is split, is full-grained (docs/adr/0012-coarse-ballots.md). Not below 4: see lanes.CHUNK.
 BALLOT_BOUNDARIES = 64
+INTERRUPTIBLE_CELLS = 2**24  # rows of blocks that are evaluated before Python looks for Ctrl-C
 
 
 class Frontier:
@@ -161,7 +162,7 @@ class Frontier:
         memory = self.memory
         self.team.for_blocks_with(
             memory.scratch, kernels.evaluate_items, memory.arrays["n_blocks"] * int(n_families), record, self.families,
-            memory.nodes, memory.best, bounds, min_block=1,
+            memory.nodes, memory.best, bounds, at_once=1 + INTERRUPTIBLE_CELLS // (1 + memory.rows.shape[1]),
         )  # fmt: skip
 
     def _evaluate_families(
@@ -232,7 +233,7 @@ class Frontier:
         self.tree["n_groups"] = 1
         self.team.for_blocks_with(
             memory.scratch, search_items, self.n_rows, self.row_node, elected.start, elected.feature, items.start,
-            items.feature, items.place, items.arena, self.tree, memory.nodes, memory.best, min_block=1,
+            items.feature, items.place, items.arena, self.tree, memory.nodes, memory.best,
         )  # fmt: skip
         kernels.take_best_groups(self.row_node, 1, self.tree, memory.nodes, memory.best)
         self.tree["n_groups"] = memory.n_groups

@@ -10,7 +10,7 @@ from pvtree.kernels.evaluate import GROUP
 from pvtree.kernels.grow import grow_tree, walk_levels
 from pvtree.kernels.memory import FAMILY
 from pvtree.kernels.route import CHUNK
-from pvtree.kernels.work_sharing import SYNC_SIZE
+from pvtree.kernels.work_sharing import SYNC_SIZE, abandon
 from pvtree.team import Team
 from pvtree.tree_memory import POOL_BYTES, GrownTree, Rules, TreeMemory, in_level_order, most_nodes
 
@@ -59,7 +59,12 @@ class Grower:
             grow_tree(held[0], self.families, nodes, memory.best, memory.scratch[thread], False)
 
         self.team.start_others(help_growing, work=n_rows * (rules.n_sampled or len(tree_features)))
-        grow_tree(tree, self.families, nodes, memory.best, memory.scratch[0], True)
+        try:
+            while not grow_tree(tree, self.families, nodes, memory.best, memory.scratch[0], True):
+                self.team.check()
+        except BaseException:  # Ctrl-C, as a rule
+            abandon(sync)
+            raise
         return self._finish(nodes[: int(tree["n_made"][0])])
 
     def _tree_record(self, rules: Rules, tree_features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

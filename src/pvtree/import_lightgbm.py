@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, NoReturn
 
 import numpy as np
@@ -17,12 +18,14 @@ from pvtree.errors import ModelFileError
 from pvtree.export_lightgbm import CATEGORICAL, DEFAULT_LEFT, WORD_BITS
 from pvtree.lightgbm_columns import CONSTANT, columns_of_tables
 from pvtree.model import Model, Scalar, Tree
-from pvtree.model_file import Refused, check_shape, read_bytes, refuse
+from pvtree.model_file import Refused, check_outputs, check_shape, read_bytes, refuse
+from pvtree.tables import is_unicode
 from pvtree.user_warnings import warn_user
 
 MISSING_NONE, MISSING_ZERO, MISSING_NAN = 0, 1, 2  # bits 2 and 3 of decision_type
 MAX_CODES = 255  # categories of a feature that have bins of their own
 MAX_CODE = 2**20  # a larger category would make its sets, and LightGBM's, too large for any real file
+_LABELS = "pandas_categorical:"  # the last line of a file, with JSON behind it
 _REMEDY = "give a file written by lightgbm.Booster.save_model or Model.export_lightgbm"
 
 # LightGBM's objectives by what they make of raw scores; those that have no like here leave them as they are.
@@ -59,9 +62,11 @@ def parse(text: str) -> Model:
     if not text.startswith("tree\n") or "\nend of trees" not in text:
         _refuse("it is no whole text model")
     n_features, n_outputs = _count(head, "max_feature_idx", 0) + 1, _count(head, "num_tree_per_iteration", 1)
-    blocks = [_fields(tree_text) for tree_text in tree_texts]
+    blocks = [_tree_fields(number, tree_text) for number, tree_text in enumerate(tree_texts)]
     if len(blocks) % n_outputs:
         _refuse("the number of trees is no multiple of the outputs")
+    if n_outputs > len(text):  # a file without trees may name any number, for which there would be initial scores
+        _refuse("num_tree_per_iteration is missing or out of range")
     names, infos = head.get("feature_names", "").split(" "), head.get("feature_infos", "").split(" ")
     if len(names) != n_features or len(infos) != n_features:
         _refuse("the features' names or infos do not fit their number")
@@ -69,14 +74,16 @@ def parse(text: str) -> Model:
     codes = _codes(sets, infos)
     trees = [_tree(block, its_sets, codes) for block, its_sets in zip(blocks, sets, strict=True)]
     is_forest = "average_output" in head
+    objective = _objective(head.get("objective", ""), is_forest, n_outputs)
+    check_outputs(objective, n_outputs)
     return Model(
         trees=tuple(_joined(trees, n_outputs) if is_forest and n_outputs > 1 else trees),
-        objective=_objective(head.get("objective", ""), is_forest, n_outputs),
+        objective=objective,
         ensemble="forest" if is_forest else "gbdt",
         n_features=n_features,
         n_outputs=n_outputs,
         init_score=np.zeros(n_outputs),
-        feature_names=None if names == [f"Column_{feature}" for feature in range(n_features)] else tuple(names),
+        feature_names=None if all(name == f"Column_{j}" for j, name in enumerate(names)) else tuple(names),
         categories=_labels(codes, infos, text),
     )
 
@@ -89,14 +96,37 @@ def _refuse(reason: str, remedy: str = _REMEDY) -> NoReturn:
 
 
 def _fields(text: str) -> dict[str, str]:
-    """``name=values`` lines; a word alone is a name without values."""
-    pairs = (line.partition("=") for line in text.splitlines() if line)
-    return {name: values for name, _, values in pairs}
+    """``name=values`` lines; a word alone is a name without values.
+
+    Readers differ in which of two lines with one name they believe, so such a file may be checked as one model and used
+    as another.
+    """
+    fields: dict[str, str] = {}
+    for line in text.split("\n"):
+        name, _, values = line.partition("=")
+        if name in fields:
+            _refuse(f"the line {_shortened(name)} is repeated")
+        if line:
+            fields[name] = values
+    return fields
+
+
+def _tree_fields(number: int, text: str) -> dict[str, str]:
+    """The lines behind ``Tree=``, which must begin with the tree's number."""
+    given, _, lines = text.partition("\n")
+    if given != str(number):
+        _refuse("the trees are not numbered 0, 1, 2, and so on")
+    return _fields(lines)
+
+
+def _shortened(name: str) -> str:
+    return repr(name if len(name) <= 40 else f"{name[:40]}...")
 
 
 def _count(fields: Mapping[str, str], name: str, least: int) -> int:
     text = fields.get(name, "")
-    if not text.isdecimal() or not text.isascii() or not least <= int(text[:12]) < 2**31 - 1:
+    # No more characters than a number in range has: zeros before it would make int() read any length.
+    if not (text.isdecimal() and text.isascii() and len(text) <= 10 and least <= int(text) < 2**31 - 1):
         _refuse(f"{name} is missing or out of range")
     return int(text)
 
@@ -148,11 +178,12 @@ def _objective(text: str, is_forest: bool, n_outputs: int) -> str:
 
 @dataclass(frozen=True)
 class CategorySets:
-    """Of one tree, by split in the file's order: the codes that go left."""
+    """The sets of categories of one tree, and which of its splits, in the file's order, use them."""
 
     is_categorical: np.ndarray  # bool (n_splits,)
     feature: np.ndarray  # int64 (n_splits,)
-    left_codes: dict[int, np.ndarray]
+    of_split: np.ndarray  # int64 (n_splits,): the number of the set, -1 for numeric splits
+    left_codes: list[np.ndarray]  # by set: the codes that go left
 
 
 def _category_sets(block: Mapping[str, str], n_features: int) -> CategorySets:
@@ -163,20 +194,21 @@ def _category_sets(block: Mapping[str, str], n_features: int) -> CategorySets:
     is_categorical = _ints(block, "decision_type", n_splits, -128, 127) & CATEGORICAL != 0
     feature = _ints(block, "split_feature", n_splits, 0, n_features - 1)
     if n_sets == 0 and not is_categorical.any():
-        return CategorySets(is_categorical, feature, {})
+        return CategorySets(is_categorical, feature, np.full(n_splits, -1), [])
     words = len(block.get("cat_threshold", "").split())
     bounds = _ints(block, "cat_boundaries", n_sets + 1, 0, words)
     flags = _ints(block, "cat_threshold", words, 0, 2**WORD_BITS - 1).astype(np.uint32)
-    which = _floats(block, "threshold", n_splits)
     if np.any(np.diff(bounds) < 0) or np.any(np.diff(bounds) * WORD_BITS > MAX_CODE):
         _refuse("the sets of categories are malformed")
-    left_codes = {}
-    for split in np.flatnonzero(is_categorical).tolist():
-        if not (0 <= which[split] < n_sets and which[split] == int(which[split])):
-            _refuse("a split names a set of categories that is not there")
-        its = flags[bounds[int(which[split])] : bounds[int(which[split]) + 1]]
-        left_codes[split] = np.flatnonzero(np.unpackbits(its.astype("<u4").view(np.uint8), bitorder="little"))
-    return CategorySets(is_categorical, feature, left_codes)
+    which = np.where(is_categorical, _floats(block, "threshold", n_splits), -1.0)
+    if np.any(is_categorical & ~((which >= 0) & (which < n_sets) & (which == np.floor(which)))):
+        _refuse("a split names a set of categories that is not there")
+    # Once for each set, not for each split: many splits may name the same large set.
+    left_codes = [
+        np.flatnonzero(np.unpackbits(flags[start:stop].astype("<u4").view(np.uint8), bitorder="little"))
+        for start, stop in pairwise(bounds.tolist())
+    ]
+    return CategorySets(is_categorical, feature, which.astype(np.int64), left_codes)
 
 
 def _codes(sets: list[CategorySets], infos: list[str]) -> dict[int, np.ndarray]:
@@ -186,41 +218,50 @@ def _codes(sets: list[CategorySets], infos: list[str]) -> dict[int, np.ndarray]:
     right, as unseen ones do.
     """
     used: dict[int, list[np.ndarray]] = {}
-    for its_sets in sets:
-        for split, its_codes in its_sets.left_codes.items():
-            used.setdefault(int(its_sets.feature[split]), []).append(its_codes)
+    for its in sets:
+        both = zip(its.feature[its.is_categorical].tolist(), its.of_split[its.is_categorical].tolist(), strict=True)
+        for feature, its_set in sorted(set(both)):
+            _check_number(feature, its.left_codes[its_set])
+            used.setdefault(feature, []).append(its.left_codes[its_set])
     listed = _categorical(infos)
     codes = {}
     for feature in sorted({*used, *listed}):
         left = np.unique(np.concatenate(used.get(feature, [np.empty(0, np.int64)])))
+        _check_number(feature, left)
         words = infos[feature].split(":") if feature in listed else []
         seen = np.array([int(word) for word in words if word.isdecimal() and len(word) < 10], np.int64)
         every = np.union1d(left, seen)
         codes[feature] = every if len(every) <= MAX_CODES else left
-        if len(left) > MAX_CODES:
-            _refuse(
-                f"feature {feature} splits on {len(left)} categories, here {MAX_CODES} have bins of their own",
-                "train with fewer categories",
-            )
     return codes
 
 
-def _categorical(infos: list[str]) -> list[int]:
+def _check_number(feature: int, left_codes: np.ndarray) -> None:
+    if len(left_codes) > MAX_CODES:
+        _refuse(
+            f"feature {feature} splits on more than {MAX_CODES} categories, which is all that have bins of their own",
+            "train with fewer categories",
+        )
+
+
+def _categorical(infos: list[str]) -> set[int]:
     """Features whose info is a list of codes, not a range or nothing."""
-    return [feature for feature, info in enumerate(infos) if info and info != CONSTANT and not info.startswith("[")]
+    return {feature for feature, info in enumerate(infos) if info and info != CONSTANT and not info.startswith("[")}
 
 
 def _labels(codes: Mapping[int, np.ndarray], infos: list[str], text: str) -> dict[int, tuple[Scalar, ...]]:
     """What the codes stand for: pandas' categories where the file has them, else the codes themselves."""
     labels: dict[int, tuple[Scalar, ...]] = {feature: tuple(its.tolist()) for feature, its in codes.items()}
-    line = text[text.rfind("pandas_categorical:") :].partition("\n")[0].removeprefix("pandas_categorical:")
+    before, _, after = text.rpartition(f"\n{_LABELS}")
+    if f"\n{_LABELS}" in before:
+        _refuse("the line pandas_categorical is repeated")
     try:
-        tables = json.loads(line) if "pandas_categorical:" in text else None
+        tables = json.loads(after.partition("\n")[0]) if before else None
     except (ValueError, RecursionError):
         _refuse("the line pandas_categorical is no JSON")
     if not isinstance(tables, list) or not tables:
         return labels  # no DataFrame, or one without categories
-    if not all(isinstance(t, list) and all(type(label) in (str, int, float, bool) for label in t) for t in tables):
+    scalars = (str, int, float, bool)
+    if not all(isinstance(t, list) and all(type(each) in scalars and is_unicode(each) for each in t) for t in tables):
         _refuse("the line pandas_categorical is malformed")
     places = columns_of_tables([len(table) for table in tables], codes, infos)
     if places is None:
@@ -266,7 +307,7 @@ def _tree(block: Mapping[str, str], sets: CategorySets, codes: Mapping[int, np.n
         left_child=left_child,
         default_left=along(default_left, 0),
         cat_set=_numbered(along(cat_set, -1)),
-        cat_sets=_bin_sets([int(node) for node in order if node in sets.left_codes], sets, codes),
+        cat_sets=_bin_sets(order[at_split][sets.is_categorical[order[at_split]]], sets, codes),
         value=both("value", _floats)[:, None],
         gain=along(_floats(block, "split_gain", n_splits), -np.inf),
         count=both("count", _counts),
@@ -318,26 +359,21 @@ def _numbered(cat_set: np.ndarray) -> np.ndarray:
     return np.where(is_categorical, np.cumsum(is_categorical) - 1, -1)
 
 
-def _bin_sets(splits: list[int], sets: CategorySets, codes: Mapping[int, np.ndarray]) -> np.ndarray:
+def _bin_sets(splits: np.ndarray, sets: CategorySets, codes: Mapping[int, np.ndarray]) -> np.ndarray:
     """uint64 (n, 4): bit b for bin b goes left; bit 0, the missing and unseen, never does."""
     flags = np.zeros((len(splits), 256), np.uint8)
-    for row, split in enumerate(splits):
-        bins = 1 + np.searchsorted(codes[int(sets.feature[split])], sets.left_codes[split])
+    for row, split in enumerate(splits.tolist()):
+        bins = 1 + np.searchsorted(codes[int(sets.feature[split])], sets.left_codes[sets.of_split[split]])
         flags[row, bins] = 1
     return np.packbits(flags, axis=1, bitorder="little").view("<u8").astype(np.uint64).reshape(-1, 4)
 
 
 def _joined(trees: list[Tree], n_outputs: int) -> list[Tree]:
-    """A forest's trees for single outputs as trees for all of them.
-
-    Where an iteration's trees differ in nothing but their values, they become one. Else each stays by itself, with
-    zeros for the other outputs, and counts n_outputs times, since the mean is then over so many times as many trees.
-    """
+    """A forest's trees: those of an iteration become one where they differ in nothing but their values."""
     iterations = [trees[first : first + n_outputs] for first in range(0, len(trees), n_outputs)]
     if all(_same_but_values(its[0], tree) for its in iterations for tree in its[1:]):
         return [replace(its[0], value=np.concatenate([tree.value for tree in its], axis=1)) for its in iterations]
-    spread = np.eye(n_outputs) * n_outputs
-    return [replace(tree, value=tree.value * spread[output]) for its in iterations for output, tree in enumerate(its)]
+    return trees
 
 
 def _same_but_values(a: Tree, b: Tree) -> bool:

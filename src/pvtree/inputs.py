@@ -23,7 +23,7 @@ from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeEr
 from pvtree.lightgbm_columns import lightgbm_name
 from pvtree.number_columns import as_floats, listing, parsed, rounded, warn_of_rounding
 from pvtree.pandas_columns import is_frame
-from pvtree.tables import Columns, Scalar, Table, is_sparse
+from pvtree.tables import Columns, Scalar, Table, check_can_be_kept, is_sparse
 from pvtree.user_warnings import warn_user
 
 
@@ -78,7 +78,9 @@ def learn_columns(
         j: _most_frequent(its_counts, max_bin) for j, *its_counts in zip(categorical, *by_worker, strict=True)
     }
     warn_of_rounding([names[j] if names else j for j in rounded_columns(table) if j not in categories])
-    return Columns(table.shape[1], names, categories, column_names(table) is not None)
+    columns = Columns(table.shape[1], names, categories, column_names(table) is not None)
+    check_can_be_kept(columns)
+    return columns
 
 
 def _check_memory(n_features: int) -> None:

@@ -76,7 +76,7 @@ TREE_DTYPES: dict[str, type] = {
 class Model:
     """A trained ensemble. Categorical columns of X hold bin numbers, 0 or NaN for missing and unseen."""
 
-    trees: tuple[Tree, ...]  # tree t adds to output t % n_outputs if its values have one column, else to all
+    trees: tuple[Tree, ...]  # with one value a leaf, tree t adds to output t % n_outputs, else to all
     objective: str  # "custom" for callables
     ensemble: str  # "gbdt": sum of the trees; "forest": their mean
     n_features: int
@@ -107,17 +107,23 @@ class Model:
 
     @property
     def trees_per_iteration(self) -> int:
-        return self.n_outputs * self.n_parallel_trees if self.ensemble == "gbdt" else 1
+        if self.ensemble == "gbdt":
+            return self.n_outputs * self.n_parallel_trees
+        return self.n_outputs // self.trees[0].n_values if self.trees else 1
 
     @property
     def n_iterations(self) -> int:
         return len(self.trees) // self.trees_per_iteration
 
     def predict_raw(self, X: Any, n_iterations: int | None = None, start: int = 0, n_threads: int = 1) -> np.ndarray:
-        """float64 (n, n_outputs): the initial score plus the sum (gbdt) or mean (forest) of the trees."""
+        """float64 (n, n_outputs): the initial score plus the sum (gbdt) or mean (forest) of the trees.
+
+        Boosting begins with the initial score, so a range of iterations that begins later is without it, and the scores
+        of consecutive ranges add up to those of all. A ``start`` below 0 is 0.
+        """
         X = as_rows(X, self.n_features)
         first, end = self._tree_range(n_iterations, start)
-        scores = self._first_scores(len(X))
+        scores = self._first_scores(len(X), start)
         with team_for(len(X), end - first, n_threads) as team:
             self._predictor.add_outputs(X, scores, first, end, team)
         return self._result(scores, end - first)
@@ -128,11 +134,10 @@ class Model:
         """What predict_raw gives after 1, 2, ... iterations."""
         X = as_rows(X, self.n_features)
         first, end = self._tree_range(n_iterations, start)
-        return self._stages(X, first, end, n_threads)
+        return self._stages(X, first, end, self._first_scores(len(X), start), n_threads)
 
-    def _stages(self, X: Rows, first: int, end: int, n_threads: int) -> Iterator[np.ndarray]:
+    def _stages(self, X: Rows, first: int, end: int, scores: np.ndarray, n_threads: int) -> Iterator[np.ndarray]:
         step = self.trees_per_iteration
-        scores = self._first_scores(len(X))
         with team_for(len(X), step, n_threads) as team:
             for tree in range(first, end, step):
                 self._predictor.add_outputs(X, scores, tree, tree + step, team)
@@ -145,16 +150,17 @@ class Model:
         with team_for(len(X), end - first, n_threads) as team:
             return self._predictor.leaves(X, first, end, team)
 
-    def predict_contrib(
-        self, X: Any, n_iterations: int | None = None, start: int = 0, n_threads: int = 1
-    ) -> np.ndarray:
+    def predict_contrib(self, X: Any, n_iterations: int | None = None, start: int = 0, n_threads: int = 1) -> Any:
         """SHAP values, float64 (n, n_outputs * (n_features + 1)): for each output what every feature adds to the raw
-        score of a row, then the score to be expected of a training row; they sum up to ``predict_raw``."""
+        score of a row, then the score to be expected of a training row; they sum up to ``predict_raw``.
+
+        Of a sparse X they are a sparse matrix, CSC if X is, else CSR; with several outputs a list of these.
+        """
         from pvtree.contributions import contributions
 
         X = as_rows(X, self.n_features)
         first, end = self._tree_range(n_iterations, start)
-        return contributions(self, X, first, end, n_threads)
+        return contributions(self, X, first, end, n_threads, self._base(start))
 
     def encode(self, X: Any) -> Any:
         """What the methods here take, of an X as estimators take it: a matrix or sparse rows, categories as bins."""
@@ -180,7 +186,8 @@ class Model:
         for tree in self.trees:
             inner = tree.feature >= 0
             weights = tree.gain[inner] if kind == "gain" else None
-            importance += np.bincount(tree.feature[inner], weights, minlength=self.n_features)
+            features, place = np.unique(tree.feature[inner], return_inverse=True)
+            importance[features] += np.bincount(place, weights, minlength=len(features))
         return importance
 
     def tree_text(self, number: int) -> str:
@@ -250,25 +257,28 @@ class Model:
         return Explainer(self)
 
     def _tree_range(self, n_iterations: int | None, start: int) -> tuple[int, int]:
-        if start < 0 or (n_iterations is not None and n_iterations < 0):
+        if n_iterations is not None and n_iterations < 0:
             raise InvalidParameterError(
-                f"start={start} and n_iterations={n_iterations} must not be negative; "
-                "leave n_iterations=None to use all iterations."
+                f"n_iterations={n_iterations} must not be negative; leave n_iterations=None to use all iterations."
             )
-        start = min(start, self.n_iterations)
+        start = min(max(start, 0), self.n_iterations)
         end = self.n_iterations if n_iterations is None else min(start + n_iterations, self.n_iterations)
         return start * self.trees_per_iteration, end * self.trees_per_iteration
 
-    def _first_scores(self, n_rows: int) -> np.ndarray:
+    def _base(self, start: int) -> np.ndarray:
+        """(n_outputs,): what the trees from iteration ``start`` on are added to."""
+        return self.init_score if self.ensemble == "forest" or start <= 0 else np.zeros(self.n_outputs)
+
+    def _first_scores(self, n_rows: int, start: int) -> np.ndarray:
         """(n_outputs, n): boosting adds to the initial score, as training did, for the same bits."""
         scores = np.zeros((self.n_outputs, n_rows))
         if self.ensemble == "gbdt":
-            scores += self.init_score[:, None]
+            scores += self._base(start)[:, None]
         return scores
 
     def _result(self, scores: np.ndarray, n_trees: int) -> np.ndarray:
         if self.ensemble == "forest":
-            scores /= max(1, n_trees)
+            scores /= max(1, n_trees // self.trees_per_iteration)
             scores += self.init_score[:, None]
         return np.ascontiguousarray(scores.T)
 

@@ -13,6 +13,7 @@ import numpy as np
 from pvtree.atomic_file import write_at_once
 from pvtree.errors import ModelFileError
 from pvtree.model import TREE_DTYPES, Model, Scalar, Tree
+from pvtree.tables import MAX_UNNAMED, is_unicode
 
 FORMAT = "pvtree-model"
 VERSION = 1
@@ -184,17 +185,23 @@ def _model(payload: dict[str, Any]) -> Model:
     if not (1 <= n_features <= _INT32_MAX and 1 <= n_outputs <= _INT32_MAX):
         refuse("the number of features or outputs is out of range")
     names = payload["feature_names"]
+    if names is None and n_features > MAX_UNNAMED:
+        refuse(f"it has {n_features} features without names, more than {MAX_UNNAMED}")
     if names is not None and (len(names) != n_features or any(type(name) is not str for name in names)):
         refuse("the feature names do not fit the features")
+    if names is not None and not all(map(is_unicode, names)):
+        refuse("a feature name has a lone surrogate, which is no character")
+    check_outputs(payload["objective"], n_outputs)
+    classes = None if payload["classes"] is None else _read_labels(payload["classes"])
+    if classes is not None and len(classes) != max(2, n_outputs):
+        refuse("the classes do not fit the outputs")
     trees = tuple(_tree(item, n_features, n_outputs) for item in payload["trees"])
     if len({tree.n_values for tree in trees}) > 1:
         refuse("the trees differ in the number of values")
     n_parallel = payload.get("n_parallel_trees", 1)
     if "n_parallel_trees" in payload and not (payload["ensemble"] == "gbdt" and 2 <= n_parallel <= _INT32_MAX):
         refuse("the number of parallel trees is out of range")
-    if payload["ensemble"] == "gbdt" and len(trees) % (n_outputs * n_parallel):
-        refuse("the number of trees is no multiple of the outputs")
-    return Model(
+    model = Model(
         trees=trees,
         objective=payload["objective"],
         ensemble=payload["ensemble"],
@@ -202,10 +209,13 @@ def _model(payload: dict[str, Any]) -> Model:
         n_outputs=n_outputs,
         init_score=_float_array(payload["init_score"], n_outputs, "init_score"),
         feature_names=names,
-        classes=None if payload["classes"] is None else _read_labels(payload["classes"]),
+        classes=classes,
         categories=_categories(payload["categories"], n_features),
         n_parallel_trees=n_parallel,
     )
+    if len(trees) % model.trees_per_iteration:
+        refuse("the number of trees is no multiple of the outputs")
+    return model
 
 
 def _tree(payload: Any, n_features: int, n_outputs: int) -> Tree:
@@ -228,6 +238,12 @@ def _tree(payload: Any, n_features: int, n_outputs: int) -> Tree:
     tree = Tree(**arrays)
     check_shape(tree)
     return tree
+
+
+def check_outputs(objective: str, n_outputs: int) -> None:
+    """One score a row is what kernels expect of these."""
+    if objective in ("binary", "regression", "lambdarank") and n_outputs != 1:
+        refuse(f"the objective {objective} has one output, not {n_outputs}")
 
 
 def check_shape(tree: Tree) -> None:
@@ -286,6 +302,8 @@ def _read_labels(values: list[Any]) -> tuple[Scalar, ...]:
             labels.append(value)
         else:
             refuse("a class label or category is of the wrong type")
+        if not is_unicode(labels[-1]):
+            refuse("a class label or category has a lone surrogate, which is no character")
     return tuple(labels)
 
 

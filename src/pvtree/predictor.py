@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 128 * 1024  # a block of rows stays in the L2 cache of any processor of the last ten years
 MIN_THREAD_WORK = 2**16  # rows x trees below which a second thread costs more than it saves
+MANY_NODES = 2**10  # of a tree that takes longer
 Rows = np.ndarray | SparseRows
 _NO_LEAVES = np.empty((0, 0), np.int32)
 
@@ -29,6 +30,7 @@ class Predictor:
 
     def __init__(self, trees: Sequence[Tree]) -> None:
         self.n_trees = len(trees)
+        self.max_nodes = max((tree.n_nodes for tree in trees), default=1)
         sizes = np.array([tree.n_nodes for tree in trees], np.int64)
         roots = np.cumsum(sizes) - sizes
         feature = _stack([tree.feature for tree in trees], np.int32)
@@ -93,7 +95,8 @@ class Predictor:
                 "give the columns that they were trained on."
             )
         if X.shape[0] and end > first:
-            min_block = 1 + MIN_THREAD_WORK // (end - first)
+            # A tree may be as deep as half of its nodes, and a row may go all the way down.
+            min_block = 1 + MIN_THREAD_WORK // (end - first) // (1 + self.max_nodes // MANY_NODES)
             run = self._run_sparse if isinstance(X, SparseRows) else self._run_dense
             team.for_blocks(run, X.shape[0], X, self.columns, out, leaves, first, end, min_block=min_block)
 

@@ -25,6 +25,8 @@ class SparseRows(Source):
     are as many rows as are dense in DENSE_BYTES. Slices share the memory.
     """
 
+    format, family = "csr", "array"  # what results that are sparse too should be: "csr" or "csc", "array" or "matrix"
+
     def __init__(
         self, start: np.ndarray, column: np.ndarray, values: np.ndarray, n_features: int, fill: np.ndarray | None = None
     ) -> None:
@@ -64,9 +66,15 @@ class SparseRows(Source):
     def dense(self, rows: slice) -> np.ndarray:
         """Some consecutive rows as a matrix."""
         everywhere = np.arange(self.shape[1])
-        return self._dense_columns(rows, everywhere, everywhere)
+        return self.dense_columns(rows, everywhere, everywhere)
 
-    def _dense_columns(self, rows: slice, columns: np.ndarray, slot: np.ndarray) -> np.ndarray:
+    def slots(self, columns: np.ndarray) -> np.ndarray:
+        """The place of every column among some of them, -1 for the others."""
+        slot = np.full(self.shape[1], -1)
+        slot[columns] = np.arange(len(columns))
+        return slot
+
+    def dense_columns(self, rows: slice, columns: np.ndarray, slot: np.ndarray) -> np.ndarray:
         """Some consecutive rows of some columns as a matrix; slot[c] is the place of column c in it, -1 for none."""
         first, last, _ = rows.indices(len(self))
         matrix = np.empty((max(0, last - first), len(columns)), self.dtype)
@@ -76,11 +84,16 @@ class SparseRows(Source):
 
     def blocks_of(self, columns: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         """All rows of some columns, bounded blocks one after the other: (first row, matrix)."""
-        slot = np.full(self.shape[1], -1)
-        slot[columns] = np.arange(len(columns))
+        slot = self.slots(columns)
         at_once = max(1, PREDICTED_BYTES // (8 * max(1, len(columns))))
         for first in range(0, len(self), at_once):
-            yield first, self._dense_columns(slice(first, first + at_once), columns, slot)
+            yield first, self.dense_columns(slice(first, first + at_once), columns, slot)
+
+    def like(self, values: np.ndarray, column: np.ndarray, start: np.ndarray, shape: tuple[int, int]) -> Any:
+        """A scipy matrix of the kind that these rows were made of, from other compressed sparse rows."""
+        from scipy import sparse
+
+        return getattr(sparse, f"csr_{self.family}")((values, column, start), shape=shape).asformat(self.format)
 
     def by_columns(self, first: int, stop: int) -> csc_array:
         """The columns ``first`` to ``stop`` as compressed sparse columns, their rows in rising order."""

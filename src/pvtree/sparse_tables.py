@@ -20,8 +20,9 @@ class SparseTable(Table):
 
     columns = None
 
-    def __init__(self, csr: Any) -> None:
+    def __init__(self, csr: Any, format: str = "csr") -> None:
         self.csr, self.shape = csr, csr.shape  # in canonical format: rows sorted, each entry once
+        self.format = format  # of the matrix that it was made of
 
     @classmethod
     def read(cls, X: Any) -> SparseTable:
@@ -37,7 +38,7 @@ class SparseTable(Table):
         if not csr.has_canonical_format:
             csr = csr.copy()  # its arrays may be the user's
             csr.sum_duplicates()
-        return cls(csr)
+        return cls(csr, "csc" if X.format == "csc" else "csr")
 
     def category_columns(self) -> list[int]:
         return []
@@ -58,6 +59,7 @@ class SparseTable(Table):
         kind = self.csr.dtype
         is_float = kind in (np.float32, np.float64) and kind.isnative
         rows = SparseRows.of_csr(self.csr if is_float else self.csr.astype(np.float64))
+        rows.format, rows.family = self.format, type(self.csr).__name__.rpartition("_")[2]
         if columns.categories:
             rows.values = rows.values.copy()
         for j, categories in columns.categories.items():

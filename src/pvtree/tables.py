@@ -9,15 +9,30 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pvtree.errors import InvalidDataError
+
 if TYPE_CHECKING:
     from pvtree.sources import Source
 
 Scalar = str | bool | int | float
+MAX_UNNAMED = 2**22  # columns without names: a model file holds nothing of these, so it could claim any number
 
 
 def is_sparse(X: Any) -> bool:
     """scipy's sparse matrices and arrays, without importing it: a user who passes one has it."""
     return hasattr(X, "tocsr") and hasattr(X, "nnz")
+
+
+def as_dense(values: Any) -> np.ndarray:
+    """One matrix of what may be sparse, and then one matrix for each output."""
+    if isinstance(values, list):
+        return np.hstack([as_dense(each) for each in values])
+    return values.toarray() if is_sparse(values) else np.asarray(values)
+
+
+def is_unicode(label: Scalar) -> bool:
+    """False for text with a lone surrogate, half of a character, which no file and no terminal takes."""
+    return not isinstance(label, str) or label.isascii() or not any("\ud800" <= char <= "\udfff" for char in label)
 
 
 @dataclass(frozen=True)
@@ -29,6 +44,27 @@ class Columns:
     # Bin b of categorical column j holds categories[j][b - 1]; bin 0 holds missing, unseen and rare values.
     categories: Mapping[int, tuple[Scalar, ...]] = field(default_factory=dict)
     of_named_rows: bool = field(default=False, compare=False)  # whether the names came with X, as a DataFrame's do
+
+
+def check_can_be_kept(columns: Columns) -> None:
+    """Refuse before training what no model file can hold."""
+    if columns.names is None and columns.n_features > MAX_UNNAMED:
+        raise InvalidDataError(
+            f"X has {columns.n_features} columns without names, but a model holds at most {MAX_UNNAMED}; "
+            "pass feature_name, or leave columns out."
+        )
+    for j, name in enumerate(columns.names or ()):
+        if not is_unicode(name):
+            raise InvalidDataError(
+                f"The name {name!r} of column {j} of X has a lone surrogate, which no file can hold; rename the column."
+            )
+    for j, labels in columns.categories.items():
+        for label in labels:
+            if not is_unicode(label):
+                raise InvalidDataError(
+                    f"The category {label!r} in column {j} of X has a lone surrogate, which no file can hold; "
+                    "rename the category."
+                )
 
 
 class Table(ABC):

@@ -10,6 +10,7 @@ import numpy as np
 
 from pvtree.errors import InvalidDataError, InvalidTypeError
 from pvtree.inputs import is_missing
+from pvtree.tables import is_unicode
 
 MAX_RELEVANCE = 30  # a gain of 2**label - 1: larger labels drown all others
 
@@ -25,9 +26,15 @@ def find_classes(labels: np.ndarray, name: str = "y") -> np.ndarray:
     """The different labels in ascending order."""
     _check_labels(labels, name)
     try:
-        return np.unique(labels)
+        classes = np.unique(labels)
     except TypeError:
         raise InvalidDataError(f"{name} mixes labels of different types; make them all strings.") from None
+    for label in classes.tolist():
+        if not is_unicode(label):
+            raise InvalidDataError(
+                f"The label {label!r} of {name} has a lone surrogate, which no file can hold; rename the class."
+            )
+    return classes
 
 
 def check_several_classes(classes: np.ndarray, name: str = "y") -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pvtree.errors import InvalidParameterError
-from pvtree.tree_text import find_tree, left_categories
+from pvtree.tree_text import find_tree, left_categories, shortened
 
 if TYPE_CHECKING:
     from pvtree.model import Model, Tree
@@ -89,11 +89,11 @@ def _label(model: Model, tree: Tree, node: int, info: Sequence[str], precision: 
 
 def _split(model: Model, tree: Tree, node: int, precision: int, n_shown: int) -> str:
     feature = int(tree.feature[node])
-    name = model.column_name(feature)
+    name = shortened(model.column_name(feature))
     if tree.cat_set[node] < 0:
         threshold = float(tree.threshold[node])
         return f"{name} is a number" if threshold == np.inf else f"{name} <= {threshold:.{precision}f}"
-    named = [str(category) for category in left_categories(model, tree, node)[0]]
+    named = [shortened(str(category)) for category in left_categories(model, tree, node)[0]]
     return f"{name} in {', '.join(named[:n_shown])}" + (", ..." if len(named) > n_shown else "")
 
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from pvtree.model import Model, Tree
 
 MAX_SHOWN = 8  # categories of a split
+MAX_INDENT = 40  # levels that are indented: in a tree as deep as it can be, lines would get as long as it has nodes
+MAX_WORD = 100  # characters of a name or category: each may stand in as many lines as the tree has nodes
 NUMBERED = "column {}"  # what a column without a name is called where people read
 
 
@@ -31,6 +33,10 @@ def find_tree(model: Model, number: int) -> Tree:
     return model.trees[number]
 
 
+def shortened(word: str) -> str:
+    return word if len(word) <= MAX_WORD else f"{word[:MAX_WORD]}..."
+
+
 def left_categories(model: Model, tree: Tree, node: int) -> tuple[list[Any], bool]:
     """The categories that go left at a split by categories, and whether missing and other ones do."""
     bins = _bins(tree.cat_sets[tree.cat_set[node]])
@@ -45,7 +51,7 @@ def _lines(model: Model, tree: Tree) -> Iterator[str]:
     waiting = [(0, 0, "")]
     while waiting:
         node, depth, condition = waiting.pop()
-        indent = "  " * depth
+        indent = "  " * depth if depth <= MAX_INDENT else f"{'  ' * MAX_INDENT}[level {depth}] "
         if tree.feature[node] < 0:
             value = ", ".join(f"{each:.6g}" for each in tree.value[node])
             yield f"{indent}{condition}-> {value}  ({int(tree.count[node])} rows)"
@@ -60,7 +66,7 @@ def _lines(model: Model, tree: Tree) -> Iterator[str]:
 
 def _conditions(model: Model, tree: Tree, node: int) -> tuple[str, str]:
     feature = int(tree.feature[node])
-    name = model.column_name(feature, NUMBERED)
+    name = shortened(model.column_name(feature, NUMBERED))
     if tree.cat_set[node] < 0:
         threshold, missing_left = float(tree.threshold[node]), bool(tree.default_left[node])
         if np.isinf(threshold) and threshold > 0:  # splits off what is missing
@@ -69,7 +75,7 @@ def _conditions(model: Model, tree: Tree, node: int) -> tuple[str, str]:
         note = [" or missing", ""] if missing_left else ["", " or missing"]
         return f"{name} <= {threshold:.6g}{note[0]}  ", f"{name} > {threshold:.6g}{note[1]}  "
     named, others_left = left_categories(model, tree, node)
-    shown = ", ".join(map(repr, named[:MAX_SHOWN]))
+    shown = ", ".join(shortened(repr(label)) for label in named[:MAX_SHOWN])
     shown += f" and {len(named) - MAX_SHOWN} more" * (len(named) > MAX_SHOWN)
     other = " or other" if others_left else ""
     return f"{name} in {{{shown}}}{other}  ", f"{name} not in {{{shown}}}{' or other' if not other else ''}  "

@@ -65,3 +65,23 @@ def random_model(seed: int, sizes: list[int], n_outputs: int = 1, ensemble: str 
         n_outputs=n_outputs,
         init_score=rng.normal(size=n_outputs),
     )
+
+
+def chain(n_splits: int, n_features: int) -> Model:
+    """One path through all features in turn, a leaf beside every step; zeros go all the way down."""
+    n_nodes = 2 * n_splits + 1
+    node = np.arange(n_nodes)
+    is_inner = (node % 2 == 0) & (node < n_nodes - 1)
+    tree = Tree(
+        feature=np.where(is_inner, node // 2 % n_features, -1),
+        threshold=np.full(n_nodes, -1.0),
+        left_child=np.where(is_inner, node + 1, 0),
+        default_left=np.zeros(n_nodes),
+        cat_set=np.full(n_nodes, -1),
+        cat_sets=np.empty((0, 4)),
+        value=np.random.default_rng(n_splits).normal(size=(n_nodes, 1)),
+        gain=np.zeros(n_nodes),
+        count=(n_nodes - node + 1) // 2,
+        weight=np.zeros(n_nodes),
+    )
+    return Model((tree,), "regression", "gbdt", n_features, 1, np.array([0.5]))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 from math import factorial
 
@@ -13,9 +15,11 @@ from estimator_samples import ALL, CLASSIFIERS, fitted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_trees import N_FEATURES, random_model, random_rows, random_tree
+from scipy import sparse
 
 import pvtree
 from pvtree.contributions import quadrature
+from pvtree.dask_data import predict_block
 from pvtree.kernels.predict import find_leaf_naive
 from pvtree.model import Model, Tree
 
@@ -211,6 +215,60 @@ def test_estimators_explain_their_raw_scores(estimator):
         assert np.abs(first - values).max() > 1e-3
 
 
+KINDS = {
+    "csr_matrix": "csr_matrix", "csr_array": "csr_array", "csc_matrix": "csc_matrix", "csc_array": "csc_array",
+    "coo_matrix": "csr_matrix", "lil_array": "csr_array",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_sparse_rows_have_sparse_values(kind, n_classes, tmp_path):
+    """LightGBM's answer: a matrix of the same kind, and for more than two classes one for each."""
+    rng = np.random.default_rng(0)
+    dense = rng.normal(size=(200, 8)) * (rng.random((200, 8)) < 0.4)
+    dense[:, 5] = rng.integers(0, 3, 200)
+    y = np.digitize(dense[:, 0] + dense[:, 1] + dense[:, 5], [0.5, 1.5][: n_classes - 1])
+    few = {"n_estimators": 4, "n_jobs": 2, "min_child_samples": 5}
+    its = pvtree.GBDTClassifier(**few, categorical_feature=[5]).fit(dense, y)
+    X = getattr(sparse, kind)(dense)
+    expected = its.predict(dense, pred_contrib=True)
+    for values in (
+        its.predict(X, pred_contrib=True),
+        its.booster_.predict(X, pred_contrib=True),
+        its.model_.predict_contrib(its.model_.encode(X), n_threads=2),
+    ):
+        matrices = values if n_classes > 2 else [values]
+        assert isinstance(matrices, list) and len(matrices) == its.model_.n_outputs
+        assert {type(each).__name__ for each in matrices} == {KINDS[kind]}
+        np.testing.assert_array_equal(np.hstack([each.toarray() for each in matrices]), expected)
+        assert all(np.count_nonzero(each.data) == each.nnz for each in matrices)
+    its.model_.export_lightgbm(tmp_path / "model.txt")
+    if kind in ("csr_matrix", "csc_matrix"):
+        theirs = lightgbm.Booster(model_file=tmp_path / "model.txt").predict(X, pred_contrib=True, num_threads=1)
+        assert type(theirs) is type(values)
+        assert type(theirs[0] if n_classes > 2 else theirs) is type(matrices[0])
+
+
+def test_sparse_values_are_never_dense():
+    """The dense result would take 240 MB."""
+    X = sparse.csr_array(sparse.random(3000, 10_000, 1e-3, random_state=0))
+    model = replace(counted(random_model(3, [9, 5]), 3), n_features=10_000)
+    tracemalloc.start()
+    values = model.predict_contrib(X)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert values.shape == (3000, 10_001) and peak < 10e6
+    np.testing.assert_allclose(values.sum(axis=1), model.predict_raw(X)[:, 0], rtol=0, atol=1e-12)
+
+
+def test_sparse_rows_without_trees_or_rows():
+    X = sparse.csr_array(np.eye(3))
+    model = Model((), "regression", "gbdt", 3, 1, np.array([0.5]))
+    np.testing.assert_array_equal(model.predict_contrib(X).toarray(), [[0, 0, 0, 0.5]] * 3)
+    assert random_model(3, [2]).predict_contrib(sparse.csr_array((0, N_FEATURES))).shape == (0, N_FEATURES + 1)
+
+
 def test_a_dask_collection_is_explained_where_it_is():
     array = pytest.importorskip("dask.array")
     for estimator in (pvtree.GBDTClassifier, pvtree.GBDTRegressor):
@@ -218,3 +276,5 @@ def test_a_dask_collection_is_explained_where_it_is():
         values = its.predict(array.from_array(X, chunks=(60, X.shape[1])), pred_contrib=True)
         assert values.shape == (len(X), X.shape[1] + 1)
         np.testing.assert_array_equal(values.compute(scheduler="sync"), its.predict(X, pred_contrib=True))
+        block = predict_block(sparse.csr_array(X), partial(its.predict, pred_contrib=True), float, None)
+        np.testing.assert_array_equal(block, its.predict(X, pred_contrib=True))

@@ -1,7 +1,9 @@
 """Dataset, train, cv and Booster against the estimators that they stand for."""
 
+import lightgbm
 import numpy as np
 import pytest
+import xgboost
 from sklearn.model_selection import KFold
 
 import pvtree
@@ -30,13 +32,108 @@ def test_train_is_fit():
     for how in ({}, {"raw_score": True}, {"pred_leaf": True}, {"pred_contrib": True}):
         how |= {"start_iteration": 1, "num_iteration": 3}
         np.testing.assert_array_equal(booster.predict(X, **how), twin.predict(X, **how))
-    with pytest.raises(InvalidParameterError, match="start_iteration"):
-        twin.predict(X, start_iteration=-1)
+    with pytest.raises(InvalidTypeError, match=r"start_iteration must be an integer, got 1\.5"):
+        booster.predict(X, start_iteration=1.5)
     np.testing.assert_array_equal(booster.predict(X, pred_contrib=True), twin.predict(X, pred_contrib=True))
     assert booster.feature_importance().tolist() == twin.feature_importances_.tolist()
     assert booster.feature_name() == [f"Column_{j}" for j in range(5)] == twin.feature_name_
     assert (booster.num_trees(), booster.num_feature(), booster.current_iteration()) == (5, 5, 5)
     assert twin.booster_.model_ == twin.model_
+
+
+def beside_lightgbm(tmp_path, params, y):
+    """A booster, and LightGBM's with the same trees."""
+    booster = pvtree.train(PARAMS | params, pvtree.Dataset(X, y), 10)
+    booster.model_.export_lightgbm(tmp_path / "model.txt")
+    return booster, lightgbm.Booster(model_file=tmp_path / "model.txt")
+
+
+RANGES = [(0, 5), (5, 5), (5, None), (-1, 5), (-7, None), (3, -1), (3, 0), (12, 5), (9, 99)]
+MULTICLASS = {"objective": "multiclass", "num_class": 3}
+
+
+@pytest.mark.parametrize(
+    ("params", "y"), [({}, values + 100), (MULTICLASS, labels), ({"objective": "binary"}, labels > 0)]
+)
+def test_ranges_of_iterations_are_lightgbm_s(params, y, tmp_path):
+    booster, theirs = beside_lightgbm(tmp_path, params, y)
+    for start, n in RANGES:
+        for kind in ({}, {"raw_score": True}, {"pred_leaf": True}, {"pred_contrib": True}):
+            ours = booster.predict(X, start, n, **kind)
+            expected = theirs.predict(X, start, n, num_threads=1, **kind)
+            np.testing.assert_allclose(ours, expected.reshape(ours.shape), rtol=0, atol=1e-10)
+    for kind in ({"raw_score": True}, {"pred_contrib": True}):
+        parts = [booster.predict(X, start, 5, **kind) for start in (0, 5)]
+        np.testing.assert_allclose(parts[0] + parts[1], booster.predict(X, **kind), rtol=0, atol=1e-10)
+    model = booster.model_
+    for method in (model.predict_raw, model.predict_contrib):
+        np.testing.assert_allclose(method(X, 5) + method(X, 5, 5), method(X), rtol=0, atol=1e-10)
+        np.testing.assert_array_equal(method(X, 5, -3), method(X, 5))
+    assert booster.model_to_string(start_iteration=-1) == booster.model_to_string()
+    rest = pvtree.Booster(model_str=booster.model_to_string(start_iteration=5))
+    np.testing.assert_array_equal(rest.predict(X), booster.predict(X, 5))
+
+
+def test_ranges_of_iterations_of_estimators():
+    made = pvtree.GBDTRegressor(n_estimators=10, num_leaves=5, n_jobs=1).fit(X, values + 100)
+    parts = [made.predict(X, start_iteration=start, num_iteration=5) for start in (-1, 5)]
+    np.testing.assert_allclose(parts[0] + parts[1], made.predict(X), rtol=0, atol=1e-10)
+    classes = pvtree.GBDTClassifier(n_estimators=10, num_leaves=5, n_jobs=1).fit(X, labels)
+    parts = [classes.predict(X, raw_score=True, start_iteration=start, num_iteration=5) for start in (0, 5)]
+    np.testing.assert_allclose(parts[0] + parts[1], classes.predict(X, raw_score=True), rtol=0, atol=1e-10)
+    forest = pvtree.RandomForestRegressor(n_estimators=4, n_jobs=1).fit(X, values)
+    parts = [forest.predict(X, start_iteration=start, num_iteration=2) for start in (0, 2)]
+    np.testing.assert_allclose((parts[0] + parts[1]) / 2, forest.predict(X), rtol=0, atol=1e-10)  # a forest is a mean
+
+
+def test_xgboost_adds_the_initial_score_to_any_range():
+    data = as_xgboost.DMatrix(X, values + 100)
+    booster = as_xgboost.train({"nthread": 1}, data, 10)
+    theirs = xgboost.train({"nthread": 1, "base_score": 100.0}, xgboost.DMatrix(X, values + 100), 10)
+    base = booster.model_.init_score
+    for first, stop in ((0, 0), (0, 5), (5, 10), (5, 0)):
+        kinds = {"iteration_range": (first, stop), "output_margin": True}
+        parts = booster.predict(data, **kinds)
+        np.testing.assert_allclose(parts.mean(), theirs.predict(xgboost.DMatrix(X), **kinds).mean(), rtol=0, atol=0.5)
+        begun = booster.model_.predict_raw(X, (stop or 10) - first, first)[:, 0] + (base if first else 0.0)
+        np.testing.assert_allclose(parts, begun, rtol=0, atol=1e-10)
+    made = as_xgboost.XGBRegressor(n_estimators=10, n_jobs=1).fit(X, values + 100)
+    np.testing.assert_array_equal(
+        made.predict(X, iteration_range=(5, 10)), made.get_booster().predict(data, iteration_range=(5, 10))
+    )
+
+
+def test_arguments_of_predict_are_done_or_refused():
+    booster = pvtree.train(PARAMS, pvtree.Dataset(X, values), 3)
+    expected = booster.predict(X)
+    fine = {"data_has_header": False, "validate_features": True, "pred_early_stop": False, "pred_early_stop_freq": 5}
+    for name, value in (fine | {"num_threads": 2, "verbosity": -1, "pred_early_stop_margin": None}).items():
+        np.testing.assert_array_equal(booster.predict(X, **{name: value}), expected)
+    for given, sentence in (
+        ({"num_iterations": 1}, r"num_iterations is no argument of Booster\.predict; did you mean num_iteration\?$"),
+        ({"pred_early_stop": True}, r"pred_early_stop=True is not supported by Booster\.predict; leave .* out\.$"),
+        ({"predict_disable_shape_check": True}, r"check=True is not supported by Booster\.predict; leave .* out\.$"),
+        ({"output_margin": True}, r"output_margin is no argument of Booster\.predict; its arguments are data, start_"),
+    ):
+        with pytest.raises(InvalidParameterError, match=sentence):
+            booster.predict(X, **given)
+
+
+def test_arguments_of_xgboost_s_predict_are_done_or_refused():
+    data = as_xgboost.DMatrix(X, values)
+    booster = as_xgboost.train({"nthread": 1}, data, 3)
+    fine = {"pred_interactions": False, "strict_shape": False, "approx_contribs": False, "training": False}
+    np.testing.assert_array_equal(booster.predict(data, **fine, validate_features=True), booster.predict(data))
+    for given, sentence in (
+        ({"pred_interactions": True}, "pred_interactions=True is not supported"),
+        ({"strict_shape": True}, "strict_shape=True is not supported"),
+        ({"approx_contribs": True}, "approx_contribs=True is not supported"),
+        ({"pred_contrib": True}, r"no argument of Booster\.predict; did you mean pred_contribs\?"),
+        ({"num_iteration": 1}, r"num_iteration is no argument of Booster\.predict"),
+        ({"raw_score": True}, r"raw_score is no argument of Booster\.predict"),
+    ):
+        with pytest.raises(InvalidParameterError, match=sentence):
+            booster.predict(data, **given)
 
 
 def test_models_travel_as_files_and_strings(tmp_path):

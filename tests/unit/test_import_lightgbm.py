@@ -132,7 +132,7 @@ def test_many_categories(tmp_path):
     assert 30 < len(model.categories[1]) < 255
     np.testing.assert_array_equal(model.predict_raw(model.encode(rows))[:, 0], its.predict(rows))
     its = train(RNG.normal(size=300)[code], rows, **how)
-    with pytest.raises(ModelFileError, match=r"feature 1 splits on \d+ categories, here 255 .*train with fewer"):
+    with pytest.raises(ModelFileError, match=r"feature 1 splits on more than 255 categories.*train with fewer"):
         read(its.model_to_string(), tmp_path)
 
 

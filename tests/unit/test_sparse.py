@@ -164,7 +164,7 @@ def test_predictions_are_those_of_the_dense_matrix(monkeypatch):
     for form in (X, X.tocsc(), sparse.coo_array(X)):
         assert_array_equal(fitted.predict(form), expected.predict(dense))
     assert_array_equal(fitted.apply(X), expected.apply(dense))
-    assert_array_equal(fitted.predict(X, pred_contrib=True), expected.predict(dense, pred_contrib=True))
+    assert_array_equal(fitted.predict(X, pred_contrib=True).toarray(), expected.predict(dense, pred_contrib=True))
     assert_array_equal(fitted.model_.predict_raw(X), expected.model_.predict_raw(dense))
     more = GBDTRegressor(**settings_of({})).fit(X, y, init_model=fitted)
     assert more.model_.to_json() == GBDTRegressor(**settings_of({})).fit(dense, y, init_model=expected).model_.to_json()

@@ -17,15 +17,12 @@ from pvtree import inputs
 from pvtree.aliases import ANYWAY, right_names
 from pvtree.dask_data import is_collection, lazily
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
-from pvtree.params import RULES, Rule, check_values, integer, n_threads, optional, parameter_docs
-from pvtree.prediction_kinds import Finish, predict_kind
+from pvtree.params import RULES, Rule, check_values, n_threads, parameter_docs
+from pvtree.prediction_kinds import Finish, checked_range, predict_kind
 from pvtree.user_warnings import warn_user
 
 if TYPE_CHECKING:
     from pvtree.model import Model
-
-_NUM_ITERATION = optional(integer("How many iterations to predict with; 0 and -1 are all.", -1))
-_START_ITERATION = integer("The first iteration to predict with, counted from 0.", 0)
 
 
 def store(estimator: Any, arguments: Mapping[str, Any]) -> None:
@@ -152,9 +149,7 @@ class Estimator(BaseEstimator, metaclass=RightNames):
 
     def _which(self, num_iteration: int | None, start_iteration: int) -> dict[str, Any]:
         """The iterations to predict with, as the model's methods take them, and the threads."""
-        _START_ITERATION.check("start_iteration", start_iteration)
-        n_iterations = checked_iterations(num_iteration)
-        return {"n_iterations": n_iterations, "start": start_iteration, "n_threads": n_threads(self.n_jobs)}
+        return {**checked_range(start_iteration, num_iteration), "n_threads": n_threads(self.n_jobs)}
 
     def _staged_raw(self, X: Any) -> Iterator[np.ndarray]:
         check_is_fitted(self, "model_")
@@ -183,12 +178,6 @@ class Estimator(BaseEstimator, metaclass=RightNames):
         check_is_fitted(self, "model_")
         self._rules["importance_type"].check("importance_type", self.importance_type)
         return self.model_.feature_importance(self.importance_type)
-
-
-def checked_iterations(num_iteration: int | None) -> int | None:
-    """None for all; 0 as well, which is the best iteration of a training that did not stop early."""
-    _NUM_ITERATION.check("num_iteration", num_iteration)
-    return None if num_iteration is None or num_iteration <= 0 else int(num_iteration)
 
 
 def columns_of(model: Model) -> inputs.Columns:

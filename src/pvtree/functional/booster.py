@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +12,10 @@ import numpy as np
 
 from pvtree.errors import InvalidParameterError
 from pvtree.functional.dataset import Dataset
+from pvtree.functional.predict_arguments import OF_LIGHTGBM, check_others
 from pvtree.model import Model
 from pvtree.params import n_threads
-from pvtree.prediction_kinds import predict_kind
+from pvtree.prediction_kinds import checked_range, predict_kind
 
 if TYPE_CHECKING:
     from pvtree.estimators.fitting import Fitting
@@ -64,28 +66,31 @@ class Booster:
         raw_score: bool = False,
         pred_leaf: bool = False,
         pred_contrib: bool = False,
+        num_threads: int | None = None,
         **others: Any,
-    ) -> np.ndarray:
+    ) -> Any:
         """Values, or probabilities: (n,) of the second of two classes, (n, n_classes) of more.
 
-        ``num_iteration`` of 0 or less are all. ``pred_leaf`` gives the number of each tree's leaf, ``pred_contrib``
-        SHAP values. LightGBM's other arguments are about files and about reading X: they are not looked at.
+        ``num_iteration`` of 0 or less are all, a ``start_iteration`` below 0 is 0. ``pred_leaf`` gives the number of
+        each tree's leaf, ``pred_contrib`` SHAP values, which are sparse if the data is. LightGBM's other arguments are
+        taken where they ask for what is done anyway.
         """
-        from pvtree.estimators.base import checked_iterations
+        check_others(others, OF_LIGHTGBM, Booster.predict)
+        kind = {"raw_score": raw_score, "pred_leaf": pred_leaf, "pred_contrib": pred_contrib}
+        return self._predict(self.model_, data, checked_range(start_iteration, num_iteration), num_threads, **kind)
+
+    def _predict(
+        self, model: Model, data: Any, iterations: Mapping[str, Any], num_threads: int | None = None, **kind: bool
+    ) -> Any:
         from pvtree.losses import predictions
 
-        X = self.model_.encode(data.data if isinstance(data, Dataset) else data)
-        how: dict[str, Any] = {
-            "n_iterations": checked_iterations(num_iteration),
-            "start": start_iteration,
-            "n_threads": n_threads(None),
-        }
+        X = model.encode(data.data if isinstance(data, Dataset) else data)
 
         def finish(raw: np.ndarray) -> np.ndarray:
-            predicted = predictions(self.model_.objective, raw)
-            return predicted[:, 1] if self.model_.objective == "binary" else predicted
+            predicted = predictions(model.objective, raw)
+            return predicted[:, 1] if model.objective == "binary" else predicted
 
-        return predict_kind(self.model_, X, how, finish, raw_score, pred_leaf, pred_contrib)
+        return predict_kind(model, X, {**iterations, "n_threads": n_threads(num_threads)}, finish, **kind)
 
     def save_model(
         self, filename: str | os.PathLike[str], num_iteration: int | None = None, start_iteration: int = 0
@@ -124,13 +129,9 @@ class Booster:
 
     def _part(self, num_iteration: int | None = None, start_iteration: int = 0) -> Model:
         """The model with the trees of some iterations."""
-        from pvtree.estimators.base import checked_iterations
-
-        n_iterations, per = checked_iterations(num_iteration), self.model_.trees_per_iteration
-        if n_iterations is None and start_iteration == 0:
-            return self.model_
-        stop = None if n_iterations is None else (start_iteration + n_iterations) * per
-        return replace(self.model_, trees=self.model_.trees[start_iteration * per : stop])
+        asked = checked_range(start_iteration, num_iteration)
+        first, end = self.model_._tree_range(**asked)
+        return replace(self.model_, trees=self.model_.trees[first:end], init_score=self.model_._base(asked["start"]))
 
 
 def _read(path: str | os.PathLike[str]) -> Model:

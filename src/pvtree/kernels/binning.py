@@ -188,8 +188,8 @@ def search_tile(values, n, thresholds, first_in_cell, low, scale, steps, place):
 
 
 @njit
-def bin_columns(X, first, is_categorical, n_bins, thresholds, block_bins):
-    """One block: all rows of its columns, a tile of rows at a time so that rows are read once."""
+def bin_columns(start, stop, X, first, is_categorical, n_bins, thresholds, block_bins):
+    """One block: rows start..stop of its columns, a tile of rows at a time so that rows are read once."""
     n_columns = len(n_bins)
     values = np.empty((n_columns, _TILE))
     place = np.empty(_TILE, np.int64)
@@ -200,8 +200,8 @@ def bin_columns(X, first, is_categorical, n_bins, thresholds, block_bins):
         for t in range(n_bins[c] - 1):
             padded[c, t] = thresholds[c, t]
         low[c], scale[c], steps[c] = make_grid(padded[c], n_bins[c] - 1, first_in_cell[c])
-    for tile in range(0, X.shape[0], _TILE):
-        n = min(_TILE, X.shape[0] - tile)
+    for tile in range(start, stop, _TILE):
+        n = min(_TILE, stop - tile)
         for i in range(n):
             for c in range(n_columns):
                 values[c, i] = X[tile + i, first + c]

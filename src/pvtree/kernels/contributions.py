@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from pvtree.kernels.jit import njit
 from pvtree.kernels.predict import outside
 
@@ -15,37 +13,46 @@ from pvtree.kernels.predict import outside
 #     phi_i  =  v (o_i - z_i)  int_0^1  prod_{j != i} (t o_j + (1 - t) z_j)  dt,
 #
 # because int t^s (1 - t)^(d-1-s) dt = s! (d-1-s)! / d!. Gauss's rule with d/2 points gives it exactly, and all
-# factors are positive, so nothing cancels. Products are made on the way down a tree, sums over leaves on the way up
-# (as in Linear TreeShap, Yu et al., 2022): O(nodes x depth / 2) for a row, where Lundberg's recursion takes O(leaves
-# x depth^2).
+# factors are positive, so nothing cancels; 5 sqrt(d) points give it to the last digit. Products are made on the way
+# down a tree, sums over leaves on the way up (as in Linear TreeShap, Yu et al., 2022): O(nodes x sqrt(depth)) for a
+# row, where Lundberg's recursion takes O(leaves x depth^2).
 
 
 @njit
-def trace_paths(first, stop, feature, left_child, count, parent, above, share, reach):
-    """Follow the paths of one tree, nodes first..stop. Returns the most different features on a path.
+def trace_paths(first, stop, feature, left_child, count, last, parent, above, share, reach):
+    """Follow the paths of one tree, nodes first..stop, depth first. Returns the most different features on a path.
 
     OUT parent; above: the last node before, on the path, that the same feature led to, or -1; share: the part of the
     training rows that goes all the ways which that feature has decided up to here (z); reach: of those at the root.
+    last[feature] is such a node on the path to where the walk stands; -1 before and after.
     """
-    n_different = np.zeros(stop - first, np.int64)
     parent[first], above[first], share[first], reach[first] = -1, -1, 1.0, 1.0
-    most = 0
-    for node in range(first, stop):
-        if feature[node] < 0:
-            continue
-        for child in range(left_child[node], left_child[node] + 2):
-            parent[child] = node
+    node, n_different, most = first, 0, 0
+    while True:
+        if node > first:
+            over = parent[node]
+            decided = feature[over]
             # A node without rows tells nothing about its children.
-            part = count[child] / count[node] if count[node] > 0 else 0.5
-            at = node
-            while parent[at] >= 0 and feature[parent[at]] != feature[node]:
-                at = parent[at]
-            above[child] = at if parent[at] >= 0 else -1
-            share[child] = part * (share[at] if parent[at] >= 0 else 1.0)
-            reach[child] = part * reach[node]
-            n_different[child - first] = n_different[node - first] + (above[child] < 0)
-            most = max(most, n_different[child - first])
-    return most
+            part = count[node] / count[over] if count[over] > 0 else 0.5
+            above[node] = last[decided]
+            share[node] = part * (share[last[decided]] if last[decided] >= 0 else 1.0)
+            reach[node] = part * reach[over]
+            last[decided] = node
+            n_different += above[node] < 0
+            most = max(most, n_different)
+        if feature[node] >= 0:
+            parent[left_child[node]] = parent[left_child[node] + 1] = node
+            node = left_child[node]
+            continue
+        while node > first:  # up, until there is a right sibling to go down to
+            last[feature[parent[node]]] = above[node]
+            n_different -= above[node] < 0
+            if node == left_child[parent[node]]:
+                node += 1
+                break
+            node = parent[node]
+        if node == first:
+            return most
 
 
 @njit
@@ -120,9 +127,10 @@ def add_up(first, stop, feature, left_child, parent, above, share, points, known
 @njit
 def add_contributions(
     X, tree, n_outputs, roots, feature, threshold, left_child, default_left, cat_set, cat_sets, value,
-    parent, above, share, expected, points, scratch, known, out,
+    parent, above, share, points, scratch, known, out,
 ):  # fmt: skip
-    """Add one tree's SHAP values on the rows of X to OUT out (rows, outputs, n_features + 1)."""
+    """Add what some points of the rule tell of one tree's SHAP values on the rows of X to OUT out (rows, outputs,
+    features)."""
     first, stop = roots[tree], roots[tree + 1]
     n_values = value.shape[0]
     for row in range(X.shape[0]):
@@ -130,7 +138,6 @@ def add_contributions(
         multiply_down(first, stop, parent, above, share, points, known, scratch[0], scratch[1])
         for k in range(n_values):
             output = k if n_values > 1 else tree % n_outputs
-            out[row, output, -1] += expected[k, tree]
             add_up(
                 first, stop, feature, left_child, parent, above, share, points, known,
                 scratch[0], scratch[1], value[k], scratch[2], out[row, output],

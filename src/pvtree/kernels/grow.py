@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from pvtree.dtypes import N_BINS, NONE, ONE, ZERO
+from pvtree.dtypes import BLOCK, N_BINS, NONE, ONE, ZERO
 from pvtree.kernels.bundles import place_of, sides_of_codes
 from pvtree.kernels.constraints import inherit_constraints, permitted_features
 from pvtree.kernels.evaluate import can_split, count_groups, evaluate_group, is_worth_keeping
@@ -35,6 +35,8 @@ from pvtree.kernels.work_sharing import (
 
 # The phases of a split, in this order; each is a number of items that threads share.
 _START, _EVALUATE, _MARK, _SCATTER = (np.int64(kind) for kind in range(4))
+_AT_ONCE = np.int64(2**25)  # bins that the leader reads, less than a tenth of a second, before Python looks for Ctrl-C
+_OVERHEAD = np.int64(512)  # rows that take as long as searching a histogram does
 
 
 @njit
@@ -333,34 +335,39 @@ def next_phase(phase, tree, families, nodes, best):
 def grow_tree(trees, families, nodes, best, scratches, leads):
     """BuildTree(N, D), run by all threads at once, one of which leads; node 0 must hold its rows and sums.
 
-    One loop and one place per kind of item serve both roles: the compiler sees the large functions once.
+    One loop and one place per kind of item serve both roles: the compiler sees the large functions once. For a leader
+    False means that the tree is not finished: call again.
     """
     tree, scratch = trees[0], scratches[0]
     sync = int64_at(tree.sync, SYNC_SIZE)
-    phase, n_waits = _START, ZERO
+    n_read, n_waits = ZERO, ZERO
     if not leads:
         come(sync)
     while True:
         item = take(sync)
         if item >= 0:
             kind = sync[KIND]
+            n_read += CHUNK
             if kind == _EVALUATE:
                 evaluate_group(item, tree, families, nodes, best, scratch, None)
+                n_read += BLOCK * (nodes[tree.parent].n_rows + _OVERHEAD)
             elif kind == _MARK:
                 mark_chunk(item, tree)
             else:
                 scatter_chunk(item, tree)
             finish_item(sync)
             n_waits = ZERO
+            if leads and n_read > _AT_ONCE:
+                return False
         elif leads and all_done(sync):
-            phase, n_items = next_phase(phase, tree, families, nodes, best)
+            phase, n_items = next_phase(sync[KIND], tree, families, nodes, best)
             if n_items == 0:
                 let_helpers_go(sync)
-                return
+                return True
             publish(sync, phase, n_items)
         elif not leads and may_go(sync):
             go(sync)
-            return
+            return True
         else:
             n_waits = wait_a_moment(n_waits)
 

@@ -56,6 +56,13 @@ def let_helpers_go(sync):
 
 
 @njit
+def abandon(sync):
+    """End the work in the middle of a phase; nobody takes the items that are left."""
+    atomic_store(sync, TICKET, 0)
+    let_helpers_go(sync)
+
+
+@njit
 def come(sync):
     atomic_add(sync, COME, 1)
 

@@ -1,0 +1,28 @@
+"""Ctrl-C in the middle of long work: Python hears of it between two calls of a kernel, so no call may be long."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+WORK = ("contributions", "prediction", "binning", "tree", "forest")
+
+
+@pytest.fixture(scope="module")
+def told():
+    """The work would take hours; the limit is only there so that a failure ends."""
+    program = Path(__file__).with_name("interrupted_program.py")
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=150, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("work", WORK)
+def test_an_interrupt_ends_all_threads(told, work):
+    assert told[work]["ending"] == "interrupted"
+    assert told[work]["threads"] == []
+    assert told[work]["calls_after"] < 100  # of thousands: each thread ends the call that it is in
