@@ -60,6 +60,7 @@ PICKLES = {
     "ranker": "boosting-ranking",
     "forest": "forest-values",
     "booster": "boosting-regression",
+    "voting": "voting",
 }
 
 
