@@ -17,7 +17,14 @@ from pvtree.constraints import read_interactions, read_monotone
 from pvtree.dask_data import is_collection
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
 from pvtree.estimators.base import Estimator, columns_of
-from pvtree.estimators.eval_arguments import Evaluation, given_sets, paired, read_eval_sets, read_metrics
+from pvtree.estimators.eval_arguments import (
+    Evaluation,
+    given_sets,
+    joined_metrics,
+    paired,
+    read_eval_sets,
+    read_metrics,
+)
 from pvtree.estimators.fit_arguments import refuse_unknown
 from pvtree.params import RULES, Rule, integer, make_params, positive
 from pvtree.user_warnings import warn_user
@@ -127,9 +134,6 @@ class Fitting(Estimator):
 
         given = Given(X, y, sample_weight, group, qid)
         positive("").check("timeout", request.timeout)
-        if request.evaluation.eval_metric is None:
-            asked = getattr(self, "eval_metric", None)
-            request = replace(request, evaluation=replace(request.evaluation, eval_metric=asked))
         if is_collection(X):
             from pvtree.estimators.on_dask import fit_on_dask
 
@@ -174,7 +178,8 @@ class Fitting(Estimator):
             raise InvalidParameterError(
                 "The trees of a forest are no steps to stop at; leave early_stopping_rounds out."
             )
-        return request.checked()
+        asked = joined_metrics(request.evaluation.eval_metric, self._own_metrics())
+        return replace(request, evaluation=replace(request.evaluation, eval_metric=asked)).checked()
 
     def _train(
         self, given: Given, sets: dict[str, Given], request: Request, comm: Communicator
@@ -210,7 +215,9 @@ class Fitting(Estimator):
             return self._read_target(y, n_rows, data.classes, name)
 
         eval_sets = read_eval_sets(sets, data.columns, read_target, comm)
-        metrics = read_metrics(request.evaluation, self._metric_objective or task) if eval_sets else []
+        metrics = []
+        if eval_sets or request.evaluation.eval_metric:  # a wrong name is told of even if there is nothing to evaluate
+            metrics = read_metrics(request.evaluation, self._metric_objective or task)
         if params.early_stopping_rounds and all(s.name in TRAINING_NAMES for s in eval_sets):
             raise InvalidDataError(
                 "early_stopping_rounds needs data that is not trained on; pass eval_set=[(X, y)] to fit."
@@ -243,6 +250,9 @@ class Fitting(Estimator):
     def _trained_with(self, values: dict[str, Any], n_classes: int) -> dict[str, Any]:
         """The parameters as the trainer means them."""
         return values
+
+    def _own_metrics(self) -> Any:
+        return getattr(self, "eval_metric", None)  # a forest has none
 
     @property
     def _settled(self) -> dict[str, Any]:
@@ -331,6 +341,8 @@ def _check_in_memory(client: Any, *sets: Given) -> None:
 
 def _shown(value: Any) -> str:
     """A setting as it is compared between workers: a function by its name, as it lies elsewhere in each process."""
+    if isinstance(value, list):
+        return ", ".join(map(_shown, value))
     return getattr(value, "__qualname__", None) or repr(value)
 
 
