@@ -14,6 +14,7 @@ from pvtree.functional.dataset import Dataset
 from pvtree.model import Model
 from pvtree.params import n_threads
 from pvtree.prediction_kinds import predict_kind
+from pvtree.public import public
 
 if TYPE_CHECKING:
     from pvtree.estimators.fitting import Fitting
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _LIGHTGBM_BEGINS = "tree"  # the first line of LightGBM's text models
 
 
+@public
 class Booster:
     """A model, from a training or from a file: pvtree's own, or a text model of LightGBM's.
 

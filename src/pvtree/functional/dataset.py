@@ -8,10 +8,12 @@ import numpy as np
 
 from pvtree.dask_data import is_collection
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
+from pvtree.public import public
 from pvtree.tables import Table, is_sparse
 from pvtree.targets import read_queries
 
 
+@public
 class Dataset:
     """What to train on, to evaluate on or to predict; ``data`` is any X that estimators take.
 

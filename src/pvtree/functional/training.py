@@ -15,6 +15,7 @@ from pvtree.estimators import GBDTClassifier, GBDTRanker, GBDTRegressor
 from pvtree.estimators.eval_arguments import listed_metrics
 from pvtree.functional.booster import Booster
 from pvtree.functional.dataset import Dataset
+from pvtree.public import public
 
 TASKS = ("regression", "binary", "multiclass", "lambdarank")
 _EVAL_AT = ("eval_at", "ndcg_eval_at", "ndcg_at", "map_eval_at", "map_at")
@@ -76,6 +77,7 @@ def read_params(params: Mapping[str, Any], family: Family, **more: Any) -> Asked
     return Asked(task, n_classes, kind(**values, **given, objective=chosen), listed_metrics(metrics), eval_at)
 
 
+@public
 def train(
     params: Mapping[str, Any],
     train_set: Dataset,
