@@ -16,6 +16,7 @@ from pvtree.arrow_columns import (
     count_categories,
     fits_float32,
     is_category,
+    is_text,
     load_pyarrow,
     pandas_marks,
 )
@@ -60,6 +61,9 @@ class ArrowTable(Table):
         """Columns of text and of Arrow's dictionaries, and those that pandas has marked."""
         marked, _ = pandas_marks(self.table.schema)
         return [j for j, f in enumerate(self.table.schema) if is_category(f.type) or f.name in marked]
+
+    def typed_columns(self) -> list[int]:
+        return [j for j in self.category_columns() if not is_text(self.table.schema.field(j).type)]
 
     def count_values(self, j: int) -> dict[Scalar, int]:
         return dict(count_categories(self.table.column(j), self.columns[j]))

@@ -11,6 +11,7 @@ import numpy as np
 from pvtree import inputs, targets
 from pvtree.agreement import all_or_none, check_same
 from pvtree.callbacks import TRAINING_NAMES, checkpoint, log_evaluation
+from pvtree.category_choice import compared_in
 from pvtree.comm import Communicator
 from pvtree.comm.connect import connect
 from pvtree.constraints import read_interactions, read_monotone
@@ -230,7 +231,7 @@ class Fitting(Estimator):
             weight=rows.weight,
             group=rows.group,
             ids=rows.ids,
-            categorical={j: len(values) for j, values in categories.items()},
+            categorical={j: len(values) for j, values in categories.items() if j not in data.columns.ordered},
             categories=categories,
             feature_names=data.columns.names,
             classes=None if data.classes is None else tuple(data.classes.tolist()),
@@ -277,11 +278,9 @@ class Fitting(Estimator):
         if self._has_classes:
             known = None if start is None or start.classes is None else np.asarray(start.classes)
             classes = find_classes(opened, known, comm)
-        # The trees of an earlier model know its categories by their bins, so these must stay.
-        columns = (
-            inputs.learn_columns(opened.table, values["categorical_feature"], values["max_bin"], comm, names)
-            if start is None
-            else columns_of(start)
+        known_columns = None if start is None else replace(columns_of(start), ordered=compared_in(start))
+        columns = inputs.learn_columns(
+            opened.table, values["categorical_feature"], values["max_bin"], comm, names, known_columns
         )
 
         def read_target(y: Any, n_rows: int, name: str) -> np.ndarray:
