@@ -1,9 +1,12 @@
 """The package as a whole: what importing it loads, what it exports, and that its version has one source."""
 
 import ast
+import io
+import pickle
 import subprocess
 import sys
 import tomllib
+import warnings
 from pathlib import Path
 
 import pytest
@@ -85,6 +88,45 @@ def test_all_is_complete():
     }
     assert len(public) >= 7 + 6
     assert public | {"Model", "__version__"} <= set(pvtree.__all__)
+
+
+def test_public_classes_and_functions_name_the_package_as_their_home():
+    """So that pickles and tracebacks do not depend on where a file lies."""
+    for name in set(pvtree.__all__) - {"__version__", "as_xgboost", "comm", "theory"}:
+        thing = getattr(pvtree, name)
+        assert (thing.__module__, thing.__qualname__) == ("pvtree", name)
+        assert pickle.loads(pickle.dumps(thing)) is thing
+
+
+def test_a_pickled_estimator_names_no_private_module():
+    """But those of ``pvtree.comm``, which are public."""
+    X = [[i % 7, i % 5, i % 3] for i in range(60)]
+    fitted = pvtree.GBDTRegressor(n_estimators=2, tree_learner="exact_voting", n_workers=2, top_k=1, verbosity=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pvtree.SkewWarning)
+        fitted.fit(X, [sum(row) for row in X])
+    assert fitted.votes_ and fitted.certificates_
+    homes = set()
+
+    class Homes(pickle.Unpickler):
+        def find_class(self, module, name):
+            homes.add(module)
+            return super().find_class(module, name)
+
+    loaded = Homes(io.BytesIO(pickle.dumps(fitted))).load()
+    assert loaded.predict(X).tolist() == fitted.predict(X).tolist()
+    assert {home for home in homes if home.startswith("pvtree")} == {"pvtree", "pvtree.comm.traffic"}
+
+
+@pytest.mark.parametrize(
+    "use", ["as_xgboost.XGBClassifier()", "comm.Solo()", "comm.virtual", "theory", "SkewWarning", "errors.PvtreeError"]
+)
+def test_submodules_are_there_after_a_bare_import(use):
+    modules_after(f"import pvtree; pvtree.{use}")
+
+
+def test_a_warning_can_be_ignored_without_loading_the_kernels():
+    assert "numba" not in modules_after("import pvtree; pvtree.SkewWarning")
 
 
 def test_unknown_name_is_an_attribute_error():

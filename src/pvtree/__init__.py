@@ -20,8 +20,9 @@ from pvtree.errors import (
 )
 
 if TYPE_CHECKING:
-    from pvtree import theory
+    from pvtree import as_xgboost, comm, theory
     from pvtree.callbacks import checkpoint, early_stopping, log_evaluation, record_evaluation, reset_parameter
+    from pvtree.certificates import Certificate
     from pvtree.estimators import (
         DecisionTreeClassifier,
         DecisionTreeRegressor,
@@ -32,16 +33,19 @@ if TYPE_CHECKING:
         RandomForestRegressor,
     )
     from pvtree.files import read_file
+    from pvtree.find_split.strategy import Votes
     from pvtree.functional import Booster, CVBooster, Dataset, cv, train
-    from pvtree.model import Model
+    from pvtree.model import Model, Tree
     from pvtree.planning import plan
     from pvtree.plotting import create_tree_digraph, plot_importance, plot_metric, plot_traffic, plot_tree
+    from pvtree.user_warnings import SkewWarning
 
     __version__: str
 
 __all__ = [
     "Booster",
     "CVBooster",
+    "Certificate",
     "CommunicationError",
     "Dataset",
     "DecisionTreeClassifier",
@@ -61,9 +65,14 @@ __all__ = [
     "PvtreeError",
     "RandomForestClassifier",
     "RandomForestRegressor",
+    "SkewWarning",
+    "Tree",
+    "Votes",
     "WorkerTimeoutError",
     "__version__",
+    "as_xgboost",
     "checkpoint",
+    "comm",
     "create_tree_digraph",
     "cv",
     "early_stopping",
@@ -81,7 +90,11 @@ __all__ = [
 ]
 # Where a public name is to be found, if not in pvtree.estimators.
 _HOMES = {
+    "Certificate": "pvtree.certificates",
     "Model": "pvtree.model",
+    "SkewWarning": "pvtree.user_warnings",
+    "Tree": "pvtree.model",
+    "Votes": "pvtree.find_split.strategy",
     "plan": "pvtree.planning",
     "read_file": "pvtree.files",
     **dict.fromkeys(("Booster", "CVBooster", "Dataset", "cv", "train"), "pvtree.functional"),
@@ -100,8 +113,8 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("pvtree")
-    if name == "theory":
-        return importlib.import_module("pvtree.theory")
+    if name in ("as_xgboost", "comm", "theory"):
+        return importlib.import_module(f"pvtree.{name}")
     if name in __all__:
         return getattr(importlib.import_module(_HOMES.get(name, "pvtree.estimators")), name)
     raise AttributeError(f"module 'pvtree' has no attribute {name!r}")

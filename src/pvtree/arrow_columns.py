@@ -155,6 +155,8 @@ def as_numbers(column: pa.ChunkedArray) -> np.ndarray:
     """Floats with NaN for nulls. Dates and timestamps are seconds since 1970, whichever of them a file has."""
     arrow = load_pyarrow()
     kind, divisor = column.type, 1
+    if arrow.types.is_dictionary(kind):
+        return as_numbers(column.cast(kind.value_type))
     if arrow.types.is_null(kind):
         return np.full(len(column), np.nan, np.float32)
     if arrow.types.is_timestamp(kind):

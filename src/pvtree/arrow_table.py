@@ -19,6 +19,7 @@ from pvtree.arrow_columns import (
     integers,
     is_category,
     is_wide_integer,
+    is_text,
     load_pyarrow,
     pandas_marks,
 )
@@ -64,6 +65,9 @@ class ArrowTable(Table):
         """Columns of text and of Arrow's dictionaries, and those that pandas has marked."""
         marked, _ = pandas_marks(self.table.schema)
         return [j for j, f in enumerate(self.table.schema) if is_category(f.type) or f.name in marked]
+
+    def typed_columns(self) -> list[int]:
+        return [j for j in self.category_columns() if not is_text(self.table.schema.field(j).type)]
 
     def count_values(self, j: int) -> dict[Scalar, int]:
         return dict(count_categories(self.table.column(j), self.columns[j]))

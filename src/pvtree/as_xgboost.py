@@ -8,24 +8,26 @@ hessian, and that early stopping follows the last metric of the last evaluation 
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from pvtree.aliases import ANYWAY
 from pvtree.callbacks import EvalResult, early_stopping
-from pvtree.errors import InvalidParameterError
+from pvtree.errors import InvalidDataError, InvalidParameterError
 from pvtree.estimators import GBDTClassifier, GBDTRanker, GBDTRegressor
-from pvtree.estimators.eval_arguments import paired
+from pvtree.estimators.eval_arguments import listed_metrics, one_each, paired, set_pairs
 from pvtree.functional import Booster as LightGBMBooster
 from pvtree.functional import Dataset
 from pvtree.functional.predict_arguments import OF_XGBOOST, check_others
 from pvtree.functional.training import Family, read_params, run
 from pvtree.model import Model
-from pvtree.tables import as_dense
+from pvtree.tables import Table, as_dense
 
 __all__ = ["Booster", "DMatrix", "XGBClassifier", "XGBRanker", "XGBRegressor", "train"]
 
@@ -98,8 +100,9 @@ class _AsXGBoost:
             raise InvalidParameterError("base_margin is not known to pvtree; leave it out.")
         eval_set = paired(eval_set, arguments.pop("eval_X", None), arguments.pop("eval_y", None))
         if eval_set is not None:
-            arguments.setdefault("eval_names", [f"validation_{i}" for i in range(len(eval_set))])
-            arguments.setdefault("eval_metric", self.eval_metric or self._default_metric)  # type: ignore[attr-defined]
+            arguments.setdefault("eval_names", [f"validation_{i}" for i in range(len(set_pairs(eval_set)))])
+            if self.eval_metric is None:  # type: ignore[attr-defined]
+                arguments.setdefault("eval_metric", self._default_metric)
         rounds = arguments.pop("early_stopping_rounds", None)
         if rounds is None:
             rounds = self.early_stopping_rounds  # type: ignore[attr-defined]
@@ -130,6 +133,10 @@ class _AsXGBoost:
     def _hessian_scale(self, n_classes: int) -> float:
         """Our hessian as a share of XGBoost's."""
         return 1.0
+
+    def _own_metrics(self) -> Any:
+        listed = listed_metrics(self.eval_metric)  # type: ignore[attr-defined]
+        return listed and [_of_number(metric) if callable(metric) else metric for metric in listed]
 
     def evals_result(self) -> dict[str, dict[str, list[float]]]:
         """The metrics of every iteration under XGBoost's names."""
@@ -186,9 +193,39 @@ class XGBRanker(_AsXGBoost, GBDTRanker):  # type: ignore[misc]
     def _hessian_scale(self, n_classes: int) -> float:
         return 0.5
 
-    def fit(self, X: Any, y: Any, *, eval_at: Any = (32,), **arguments: Any) -> Self:  # type: ignore[override]
-        """XGBoost's fit; NDCG is measured at rank 32."""
-        return super().fit(X, y, eval_at=eval_at, **arguments)
+    def fit(  # type: ignore[override]
+        self,
+        X: Any,
+        y: Any,
+        *,
+        group: Any = None,
+        qid: Any = None,
+        eval_set: Any = None,
+        eval_group: Any = None,
+        eval_qid: Any = None,
+        eval_at: Any = (32,),
+        **arguments: Any,
+    ) -> Self:
+        """XGBoost's fit: a column ``qid`` of X tells the queries. NDCG is measured at rank 32."""
+        X, qid = _with_queries(X, group, qid, "X")
+        pairs = set_pairs(paired(eval_set, arguments.pop("eval_X", None), arguments.pop("eval_y", None)))
+        if any(_has_queries(X_eval) for X_eval, _ in pairs):
+            groups = one_each(eval_group, len(pairs), "eval_group")
+            qids = one_each(eval_qid, len(pairs), "eval_qid")
+            split = [
+                _with_queries(X_eval, groups[i], qids[i], f"X of eval_set {i}") for i, (X_eval, _) in enumerate(pairs)
+            ]
+            pairs = [(X_eval, y_eval) for (X_eval, _), (_, y_eval) in zip(split, pairs, strict=True)]
+            eval_qid = [queries for _, queries in split]
+        return super().fit(
+            X, y, group=group, qid=qid, eval_set=pairs or None, eval_group=eval_group, eval_qid=eval_qid,
+            eval_at=eval_at, **arguments,
+        )  # fmt: skip
+
+    def _matrix(self, X: Any) -> Any:
+        """The column that told the queries in fit is no feature, so predictions may come with it or without."""
+        is_feature = "qid" in (self.model_.feature_names or ())
+        return super()._matrix(_without_queries(X) if _has_queries(X) and not is_feature else X)
 
 
 class DMatrix(Dataset):
@@ -297,6 +334,40 @@ def _iterations(model: Model, first: int, stop: int) -> Model:
         return model
     per = model.trees_per_iteration
     return replace(model, trees=model.trees[max(first, 0) * per : stop * per if stop > 0 else None])
+
+
+def _of_number(metric: Callable[..., Any]) -> Callable[..., Any]:
+    """XGBoost's metrics, such as scikit-learn's log_loss, return a number, and lower is better."""
+
+    @functools.wraps(metric)  # with its signature, which tells whether it takes weights
+    def named(*given: Any, **more: Any) -> Any:
+        answer = metric(*given, **more)
+        return (metric.__name__, answer, False) if isinstance(answer, Real) else answer
+
+    return named
+
+
+def _has_queries(X: Any) -> bool:
+    """Of pandas, Dask and polars, or Arrow, where ``columns`` are the values."""
+    names = getattr(X, "column_names", None) or getattr(X, "columns", None)
+    return not isinstance(X, Table) and names is not None and "qid" in list(names)
+
+
+def _without_queries(X: Any) -> Any:
+    if hasattr(X, "drop_columns"):
+        return X.drop_columns(["qid"])
+    return X.drop(columns="qid") if hasattr(X, "iloc") else X.drop("qid")
+
+
+def _with_queries(X: Any, group: Any, qid: Any, what: str) -> tuple[Any, Any]:
+    """X without the column that tells the queries, and these."""
+    if not _has_queries(X):
+        return X, qid
+    if group is not None or qid is not None:
+        raise InvalidDataError(
+            f"The column 'qid' of {what} tells the queries already; drop that column, or leave out group and qid."
+        )
+    return _without_queries(X), X["qid"]
 
 
 def _renamed(results: Mapping[str, Mapping[str, list[float]]]) -> dict[str, dict[str, list[float]]]:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from pvtree.aliases import right_names
 from pvtree.errors import InvalidParameterError, InvalidTypeError
 from pvtree.params import RULES, integer, plain
+from pvtree.public import public
 
 # The training data never decides when to stop: its own metric improves for as long as trees are added.
 TRAINING_NAMES = frozenset({"training", "train"})
@@ -94,6 +95,7 @@ def changeable(params: Mapping[str, Any]) -> dict[str, Any]:
     return renamed
 
 
+@public
 class early_stopping:
     """Stop when a metric has not improved for ``stopping_rounds`` iterations on some evaluation set.
 
@@ -184,6 +186,7 @@ class early_stopping:
         raise EarlyStopException(best_iteration, best_results)
 
 
+@public
 class log_evaluation:
     """Print the metrics of every ``period``-th iteration; 0 or less prints nothing.
 
@@ -206,6 +209,7 @@ class log_evaluation:
         return f"{result[0]}'s {result[1]}: {result[2]:g}{deviation}"
 
 
+@public
 class record_evaluation:
     """Keep the metrics of every iteration in ``eval_result``: {set: {metric: [value of each iteration]}}."""
 
@@ -236,6 +240,7 @@ class record_evaluation:
         )
 
 
+@public
 class reset_parameter:
     """Change parameters before each iteration: ``learning_rate=[0.3, 0.2, 0.1]`` or ``learning_rate=f``.
 
@@ -269,6 +274,7 @@ class reset_parameter:
         env.model.reset_parameter(values)
 
 
+@public
 class checkpoint:
     """Keep the model in the folder ``directory`` every ``period`` iterations: fit's ``checkpoint`` as a callback."""
 

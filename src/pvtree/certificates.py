@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from pvtree.public import public
 
+
+@public
 class Certificate(NamedTuple):
     """The proofs of one tree. Bytes are those that the average worker sent."""
 

@@ -69,7 +69,7 @@ def read_monotone(given: Any, columns: Columns, n_classes: int) -> tuple[int, ..
             "probabilities cannot all rise together; leave monotone_constraints out."
         )
     for column in constrained:
-        if column in columns.categories:
+        if column in columns.categories and column not in columns.ordered:
             raise InvalidParameterError(
                 f"monotone_constraints has a sign for {_shown(column, columns)}, whose categories have no order; "
                 "give it 0, or pass it as numbers."

@@ -9,9 +9,11 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 
+from pvtree.category_choice import compared_in
 from pvtree.lightgbm_columns import lightgbm_name
 from pvtree.model import Model, Tree
 from pvtree.model_file import write_bytes
@@ -39,7 +41,8 @@ def write(model: Model, path: str | os.PathLike[str], average_output: bool = Tru
 
 def dump(model: Model, average_output: bool = True) -> str:
     """The whole text; without ``average_output`` a forest is a sum of values that were divided before."""
-    plain = _plain(model, divided=not average_output)
+    compared = compared_in(model)
+    plain = ((_missing_left(tree, compared), value) for tree, value in _plain(model, divided=not average_output))
     bins = _category_bins(model)
     trees = [f"Tree={number}\n{_tree_text(tree, value, bins)}\n\n" for number, (tree, value) in enumerate(plain)]
     objective = OBJECTIVES.get(model.objective, "custom" if model.n_outputs == 1 else "custom num_class:{n_outputs}")
@@ -83,6 +86,14 @@ def _plain(model: Model, divided: bool) -> Iterator[tuple[Tree, np.ndarray]]:
     for number, tree in enumerate(model.trees or (_leaf(1),) * model.n_outputs):
         init = model.init_score[number] if number < model.n_outputs else 0.0
         yield tree, tree.value[:, 0] + init
+
+
+def _missing_left(tree: Tree, compared: frozenset[int]) -> Tree:
+    """A missing category is bin 0 here, which is left of every threshold, and no number in LightGBM."""
+    if not compared:
+        return tree
+    goes_left = (tree.cat_set < 0) & np.isin(tree.feature, list(compared))
+    return replace(tree, default_left=np.where(goes_left, 1, tree.default_left))
 
 
 def _leaf(n_values: int) -> Tree:
@@ -183,7 +194,8 @@ def _feature_infos(model: Model) -> list[str]:
     """Categories by their codes; of numbers the range of thresholds, since a model does not know that of its data."""
     infos = ["none"] * model.n_features
     lowest, highest = np.full(model.n_features, np.inf), np.full(model.n_features, -np.inf)
-    codes = {feature: len(labels) for feature, labels in model.categories.items()}
+    compared = compared_in(model)
+    codes = {feature: len(labels) for feature, labels in model.categories.items() if feature not in compared}
     for tree in model.trees:
         is_numeric = (tree.feature >= 0) & (tree.cat_set < 0) & np.isfinite(tree.threshold)
         np.minimum.at(lowest, tree.feature[is_numeric], tree.threshold[is_numeric])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from pvtree import pandas_columns
 from pvtree.agreement import all_or_none, share
 from pvtree.arrow_columns import check_unique
 from pvtree.categories import bins_of_numbers
+from pvtree.category_choice import category_order, choose, in_order
 from pvtree.comm import Communicator
 from pvtree.dtypes import N_BINS
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
@@ -55,30 +57,49 @@ def read_table(X: Any, least_rows: int = 1) -> Any:
 
 
 def learn_columns(
-    table: Any, categorical_feature: Any, max_bin: int, comm: Communicator, given_names: Any = "auto"
+    table: Any,
+    categorical_feature: Any,
+    max_bin: int,
+    comm: Communicator,
+    given_names: Any = "auto",
+    known: Columns | None = None,
 ) -> Columns:
     """Names and categories of all workers' training data; ``max_bin`` categories at most get a bin of their own.
 
-    ``given_names`` are for an X that has no names of its own.
+    ``given_names`` are for an X that has no names of its own. ``known`` are the columns of a model to go on from, whose
+    trees know its categories by their bins, so that these stay.
     """
 
-    def describe() -> tuple[tuple[str, ...] | None, list[int]]:
+    def describe() -> tuple[tuple[str, ...] | None, list[int], list[int]]:
         _check_memory(table.shape[1])
         names = _checked_names(given_names, column_names(table), table.shape[1])
-        listed = _listed_columns(categorical_feature, names, table.shape[1])
-        return names, sorted({*listed, *category_columns(table)})
+        searched = names if names is not None or known is None else known.names
+        listed = _listed_columns(categorical_feature, searched, table.shape[1])
+        return names, *choose(table, categorical_feature, listed, category_columns(table))
 
-    names, categorical = all_or_none(describe, comm)
-    told = share([table.shape[1], names, categorical], comm)
+    names, *its_own = all_or_none(describe, comm)
+    told = share([table.shape[1], names, *its_own], comm)
     _check_same_columns(told)
-    categorical = sorted({j for _, _, its_own in told for j in its_own})
-    counts = all_or_none(lambda: [list(count_values(table, j).items()) for j in categorical], comm)
-    by_worker = share(counts, comm)
+    categorical = sorted({j for _, _, chosen, _ in told for j in chosen})
+    ordered = sorted({j for _, _, _, unnamed in told for j in unnamed} - set(categorical))
+    if known is not None:
+        as_before = known.ordered if isinstance(categorical_feature, str) else frozenset(ordered)
+        return replace(known, ordered=as_before & known.categories.keys())
+    counts = all_or_none(lambda: [list(count_values(table, j).items()) for j in (*categorical, *ordered)], comm)
+    by_column = list(zip(*share(counts, comm), strict=True))  # of each its counts on every worker
     categories = {
-        j: _most_frequent(its_counts, max_bin) for j, *its_counts in zip(categorical, *by_worker, strict=True)
+        j: _most_frequent(its_counts, max_bin)
+        for j, its_counts in zip(categorical, by_column[: len(categorical)], strict=True)
     }
+    orders = share([category_order(table, j) for j in ordered], comm) if ordered else []
+    for j, its_orders, its_counts in zip(
+        ordered, zip(*orders, strict=True), by_column[len(categorical) :], strict=True
+    ):
+        values = in_order(its_orders, [value for worker in its_counts for value, _ in worker])
+        categories |= {} if values is None else {j: values}
     warn_of_rounding([names[j] if names else j for j in rounded_columns(table) if j not in categories])
-    columns = Columns(table.shape[1], names, categories, column_names(table) is not None)
+    ordered_columns = frozenset(categories.keys() - set(categorical))
+    columns = Columns(table.shape[1], names, categories, ordered_columns, column_names(table) is not None)
     check_can_be_kept(columns)
     return columns
 

@@ -147,7 +147,7 @@ class CustomLoss(Loss):
     def __init__(self, y: np.ndarray, weight: np.ndarray | None, function: Callable, n_outputs: int) -> None:
         self.function = function
         self.n_outputs = n_outputs
-        self.takes_weight = n_arguments(function) >= 3
+        self.takes_weight = "weight" in further_arguments(function)
         super().__init__(y, weight)
 
     def gradients(self, scores: np.ndarray, grad: np.ndarray, hess: np.ndarray, team: Team) -> None:
@@ -155,7 +155,7 @@ class CustomLoss(Loss):
         if self.y.size == 0:  # one of several workers may have no rows, which few functions expect
             return
         predicted = scores[0].copy() if self.n_outputs == 1 else scores.T.copy()
-        answer = self.function(self.y, predicted, *([self.weight] if self.takes_weight else []))
+        answer = call_with(self.function, self.y, predicted, weight=self.weight)
         if not isinstance(answer, (tuple, list)) or len(answer) != 2:
             raise InvalidParameterError(
                 f"A custom objective must return (grad, hess), it returned {type(answer).__name__}: return two arrays."
@@ -232,12 +232,31 @@ def predictions(objective: str, raw: np.ndarray) -> np.ndarray:
     return raw if objective == "classification" or raw.shape[1] > 1 else raw[:, 0]
 
 
-def n_arguments(function: Callable) -> int:
-    """How many positional arguments a user's function wants: those without a default, and weight or group."""
+_FURTHER = {"weight": "weight", "sample_weight": "weight", "group": "group"}  # by the name of the argument
+
+
+def further_arguments(function: Callable) -> dict[str, str | None]:
+    """What a user's f(y_true, y_pred, ...) wants beside these two, and by which keyword: None for the next in place.
+
+    By name, whether or not it has a default; else the third argument is the weight and the fourth the group, if they
+    have no default. Others, such as the ``eps`` of a log loss, keep their defaults.
+    """
     try:
-        parameters = inspect.signature(function).parameters.values()
+        parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # some builtins have no signature
-        return 2
-    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    wanted = ("weight", "sample_weight", "group")
-    return sum(p.default is p.empty or p.name in wanted for p in positional)
+        return {}
+    in_place = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)][2:]
+    wanted: dict[str, str | None] = {}
+    for what, parameter in zip(("weight", "group"), in_place, strict=False):
+        is_named = parameter.name in _FURTHER and parameter.kind is not parameter.POSITIONAL_ONLY
+        if not is_named and parameter.default is parameter.empty:
+            wanted[what] = None
+    by_keyword = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    return wanted | {_FURTHER[p.name]: p.name for p in by_keyword if p.name in _FURTHER}
+
+
+def call_with(function: Callable, y_true: Any, y_pred: Any, **known: Any) -> Any:
+    """The function with as much of what is known (weight, group) as it wants."""
+    wanted = {what: name for what, name in further_arguments(function).items() if what in known}
+    in_place = [known[what] for what, name in wanted.items() if name is None]
+    return function(y_true, y_pred, *in_place, **{name: known[what] for what, name in wanted.items() if name})

@@ -18,7 +18,7 @@ from pvtree.auc import area_under_curve
 from pvtree.errors import InvalidParameterError
 from pvtree.fixed_point import Term, exact_means_of
 from pvtree.kernels import metrics as kernels
-from pvtree.losses import SMALLEST_PROBABILITY, n_arguments, predictions
+from pvtree.losses import SMALLEST_PROBABILITY, call_with, predictions
 from pvtree.queries import Queries
 
 if TYPE_CHECKING:
@@ -120,8 +120,8 @@ class CustomMetric:
         told = tell(self._call(*rows) if comm.rank == 0 else None, comm, "metrics")
         return [(name, value, greater) for name, value, greater in told]
 
-    def _call(self, *rows: MaybeArray) -> list[Evaluation]:
-        answer = self.function(*rows[: n_arguments(self.function)])
+    def _call(self, y: MaybeArray, predicted: MaybeArray, weight: MaybeArray, group: MaybeArray) -> list[Evaluation]:
+        answer = call_with(self.function, y, predicted, weight=weight, group=group)
         triples = answer if isinstance(answer, list) else [answer]
         if not all(isinstance(triple, tuple) and len(triple) == 3 for triple in triples):
             raise InvalidParameterError(

@@ -12,6 +12,7 @@ import numpy as np
 
 from pvtree.errors import InvalidParameterError, InvalidTypeError
 from pvtree.predictor import Predictor, Rows, as_rows, team_for
+from pvtree.public import public
 
 if TYPE_CHECKING:
     from pvtree.contributions import Explainer
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 Scalar = str | int | float | bool  # what a class label or a category may be
 
 
+@public
 @dataclass(frozen=True, eq=False)
 class Tree:
     """Nodes in level order; a right child follows its left sibling, children come after their parents."""
@@ -72,6 +74,7 @@ TREE_DTYPES: dict[str, type] = {
 }  # fmt: skip
 
 
+@public
 @dataclass(frozen=True, eq=False)
 class Model:
     """A trained ensemble. Categorical columns of X hold bin numbers, 0 or NaN for missing and unseen."""

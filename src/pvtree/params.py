@@ -153,7 +153,7 @@ _SEED = Rule(
 )
 
 _CATEGORICAL = Rule(
-    "Columns that hold categories; pandas 'category' columns always do.",
+    "Columns that hold categories, beside text, and no others; 'auto' for those whose type says so, None for none.",
     "'auto', None, or a list of column indices or names",
     lambda v: v is None or isinstance(v, str) or _is_list_of_columns(v),
     lambda v: not isinstance(v, str) or v == "auto",
@@ -229,7 +229,7 @@ RULES: dict[str, Rule] = {
     ),
     "objective": objective("regression", "binary", "multiclass", "lambdarank"),
     "eval_metric": Rule(
-        "What is measured on eval_set unless fit is told otherwise; None for the objective's own metric.",
+        "What is measured on eval_set, with the eval_metric of fit before it; None for the objective's own metric.",
         "a metric's name, a function, a list of these, or None",
         lambda v: v is None or isinstance(v, str | list | tuple) or callable(v),
     ),

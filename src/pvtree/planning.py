@@ -9,6 +9,7 @@ from pvtree import calibration
 from pvtree.comm.network import Network
 from pvtree.comm.traffic import format_bytes
 from pvtree.errors import InvalidParameterError
+from pvtree.public import public
 from pvtree.workload import STRATEGIES, Setting, memory_of, sent_by, spread_bytes, work_of
 
 # The quantized baseline is shown but not recommended: what it loses, more rows do not bring back (Theorem 4.2).
@@ -70,6 +71,7 @@ class Plan:
         return f"{_table(self)}\n\n{' '.join(_sentences(self))}"
 
 
+@public
 def plan(
     rows: float,
     attributes: float,

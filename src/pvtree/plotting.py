@@ -11,6 +11,7 @@ import numpy as np
 from pvtree.comm.traffic import PHASES
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError, MissingDependencyError
 from pvtree.params import integer
+from pvtree.public import public
 from pvtree.tree_graph import MAX_CATEGORIES, Drawn, draw, to_dot
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ PHASE_COLOURS = dict(
 )
 
 
+@public
 def plot_importance(
     booster: Any,
     ax: Any = None,
@@ -75,6 +77,7 @@ def plot_importance(
     return ax
 
 
+@public
 def plot_metric(
     booster: Any,
     metric: str | None = None,
@@ -120,6 +123,7 @@ def plot_metric(
     return ax
 
 
+@public
 def create_tree_digraph(
     booster: Any,
     tree_index: int = 0,
@@ -152,6 +156,7 @@ def _drawn(
     return draw(model_of(booster), tree_index, show_info, _digits(precision), max_categories)
 
 
+@public
 def plot_tree(
     booster: Any,
     ax: Any = None,
@@ -186,6 +191,7 @@ def plot_tree(
     return ax
 
 
+@public
 def plot_traffic(
     estimator: Any,
     ax: Any = None,

@@ -15,6 +15,7 @@ from pvtree.coarsening import count_rows
 from pvtree.dtypes import N_BINS
 from pvtree.params import PARTITION_LEARNERS
 from pvtree.team import Team
+from pvtree.user_warnings import SkewWarning
 
 if TYPE_CHECKING:
     from pvtree.comm import Communicator
@@ -30,10 +31,6 @@ FEATURE_ROWS = 20_000  # looked at: tells a share to about 1 %, and costs less t
 LABEL_VALUES = 1024  # exchanged, to rank the labels of a regression
 LABEL_RANKS = 64
 MOST_NAMED = 3
-
-
-class SkewWarning(UserWarning):
-    """The workers' rows differ so much that what each finds alone may be wrong: its votes, or its trees."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pvtree import inputs
+from pvtree.category_choice import category_order, typed_columns
 from pvtree.sources import Matrices, Source
 from pvtree.tables import Columns, Scalar, Table
 
@@ -23,6 +24,13 @@ class Stacked(Table):
 
     def category_columns(self) -> list[int]:
         return sorted({j for table in self.tables for j in inputs.category_columns(table)})
+
+    def typed_columns(self) -> list[int]:
+        return sorted({j for table in self.tables for j in typed_columns(table)})
+
+    def category_order(self, j: int) -> list[Any] | None:
+        first, *others = (category_order(table, j) for table in self.tables)
+        return first if all(each == first for each in others) else None
 
     def count_values(self, j: int) -> dict[Scalar, int]:
         counts: Counter[Scalar] = Counter()

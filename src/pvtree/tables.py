@@ -43,6 +43,8 @@ class Columns:
     names: tuple[str, ...] | None = None
     # Bin b of categorical column j holds categories[j][b - 1]; bin 0 holds missing, unseen and rare values.
     categories: Mapping[int, tuple[Scalar, ...]] = field(default_factory=dict)
+    # Those of them whose bins are compared like numbers, because categorical_feature does not name them.
+    ordered: frozenset[int] = frozenset()
     of_named_rows: bool = field(default=False, compare=False)  # whether the names came with X, as a DataFrame's do
 
 
@@ -76,6 +78,14 @@ class Table(ABC):
     @abstractmethod
     def category_columns(self) -> list[int]:
         """Columns whose type says that they hold categories."""
+
+    def typed_columns(self) -> list[int]:
+        """Those of them that are no plain text."""
+        return []
+
+    def category_order(self, j: int) -> list[Any] | None:
+        """The categories of column j in the order of its type; None where there is none."""
+        return None
 
     @abstractmethod
     def count_values(self, j: int) -> dict[Scalar, int]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pvtree.errors import InvalidParameterError
-from pvtree.tree_text import find_tree, left_categories, shortened
+from pvtree.tree_text import find_tree, last_left, left_categories, shortened
 
 if TYPE_CHECKING:
     from pvtree.model import Model, Tree
@@ -54,7 +54,7 @@ def draw(
     edges = []
     for node in np.flatnonzero(tree.feature >= 0).tolist():
         left = int(tree.left_child[node])
-        words = _sides(tree, node)
+        words = _sides(model, tree, node)
         edges += [(node, left, words[0]), (node, left + 1, words[1])]
     return Drawn(labels, edges, tree.feature < 0, _places(tree))
 
@@ -90,6 +90,9 @@ def _label(model: Model, tree: Tree, node: int, info: Sequence[str], precision: 
 def _split(model: Model, tree: Tree, node: int, precision: int, n_shown: int) -> str:
     feature = int(tree.feature[node])
     name = shortened(model.column_name(feature))
+    last = last_left(model, tree, node)
+    if last is not None:
+        return f"{name} <= {last}"
     if tree.cat_set[node] < 0:
         threshold = float(tree.threshold[node])
         return f"{name} is a number" if threshold == np.inf else f"{name} <= {threshold:.{precision}f}"
@@ -97,12 +100,12 @@ def _split(model: Model, tree: Tree, node: int, precision: int, n_shown: int) ->
     return f"{name} in {', '.join(named[:n_shown])}" + (", ..." if len(named) > n_shown else "")
 
 
-def _sides(tree: Tree, node: int) -> tuple[str, str]:
+def _sides(model: Model, tree: Tree, node: int) -> tuple[str, str]:
     """Where rows go for which the split is true, for which it is not, and those whose value is missing."""
     if tree.cat_set[node] >= 0:
         missing_left = bool(tree.cat_sets[tree.cat_set[node]][0] & np.uint64(1))
     else:
-        missing_left = bool(tree.default_left[node])
+        missing_left = bool(tree.default_left[node]) or last_left(model, tree, node) is not None
     if tree.cat_set[node] < 0 and tree.threshold[node] == np.inf:
         return ("yes", "no") if not missing_left else ("yes, missing", "no")
     return ("yes, missing", "no") if missing_left else ("yes", "no, missing")

@@ -46,6 +46,16 @@ def left_categories(model: Model, tree: Tree, node: int) -> tuple[list[Any], boo
     return list(named), 0 in bins
 
 
+def last_left(model: Model, tree: Tree, node: int) -> str | None:
+    """The last category that goes left where categories are compared by their places; before it stand the missing and
+    other ones. None at any other split."""
+    labels = model.categories.get(int(tree.feature[node]))
+    if not labels or tree.cat_set[node] >= 0:
+        return None
+    place = int(np.clip(tree.threshold[node], 0, len(labels)))
+    return repr(labels[place - 1]) if place else "missing or other"
+
+
 def _lines(model: Model, tree: Tree) -> Iterator[str]:
     """Depth first, without recursion: leaf-wise trees may be deep."""
     waiting = [(0, 0, "")]
@@ -67,6 +77,9 @@ def _lines(model: Model, tree: Tree) -> Iterator[str]:
 def _conditions(model: Model, tree: Tree, node: int) -> tuple[str, str]:
     feature = int(tree.feature[node])
     name = shortened(model.column_name(feature, NUMBERED))
+    last = last_left(model, tree, node)
+    if last is not None:
+        return f"{name} <= {last}  ", f"{name} > {last}  "
     if tree.cat_set[node] < 0:
         threshold, missing_left = float(tree.threshold[node]), bool(tree.default_left[node])
         if np.isinf(threshold) and threshold > 0:  # splits off what is missing

@@ -9,11 +9,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from pvtree.public import public
+
 Heard = tuple[type[Warning], str]
 
 _lock = threading.Lock()
 _by_thread: dict[int, list[Heard]] = {}  # of the threads that are listened to
 _kept = warnings.catch_warnings()  # how the process showed warnings before
+
+
+@public
+class SkewWarning(UserWarning):
+    """The workers' rows differ so much that what each finds alone may be wrong: its votes, or its trees."""
 
 
 def warn_user(sentence: str, category: type[Warning] = UserWarning) -> None:

@@ -132,6 +132,6 @@ def python_values(given: Mapping[str, Any]) -> dict[str, Any]:
     if values.get("max_features") == "none":
         values["max_features"] = None
     if "categorical_feature" in values and values["categorical_feature"] != "auto":
-        listed = [column.strip() for column in values["categorical_feature"].split(",")]
+        listed = [column.strip() for column in values["categorical_feature"].split(",") if column.strip()]
         values["categorical_feature"] = [int(column) if column.isdigit() else column for column in listed]
     return values

@@ -13,6 +13,8 @@ from pvtree.comm import Communicator
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
 from pvtree.params import integer
 
+_NO_METRIC = ("", "none", "null", "custom", "na")  # LightGBM's words for none
+
 if TYPE_CHECKING:
     from pvtree.estimators.reading import Given, ReadTarget
     from pvtree.evaluator import EvalSet
@@ -54,10 +56,10 @@ def paired(eval_set: Any, eval_X: Any, eval_y: Any) -> Any:
 
 def given_sets(evaluation: Evaluation, train: Given) -> dict[str, Given]:
     """The evaluation sets by name, as the user gave them."""
-    pairs = _pairs(evaluation.eval_set)
+    pairs = set_pairs(evaluation.eval_set)
     names = _names(evaluation.eval_names, pairs, (train.X, train.y))
     more = [
-        _one_each(getattr(evaluation, name), len(pairs), name)
+        one_each(getattr(evaluation, name), len(pairs), name)
         for name in ("eval_sample_weight", "eval_group", "eval_qid")
     ]
     return {
@@ -89,20 +91,37 @@ def read_metrics(evaluation: Evaluation, objective: str) -> list[Metric | Custom
     """The metrics asked for, else the objective's own; a ranker's "ndcg" becomes one metric per eval_at."""
     from pvtree.metrics import CustomMetric, default_metric, get_metric
 
-    asked = evaluation.eval_metric
+    asked = listed_metrics(evaluation.eval_metric)
     if asked is None:
-        asked = "ndcg" if objective == "lambdarank" else default_metric(objective)
-    asked = [asked] if isinstance(asked, str) or callable(asked) else asked
-    if not isinstance(asked, list | tuple) or not all(isinstance(m, str) or callable(m) for m in asked):
-        given = repr(evaluation.eval_metric)
-        raise InvalidTypeError(f"eval_metric must be a metric's name, a function or a list of these, got {given}.")
-    names = [name for name in asked if isinstance(name, str)]
-    lower = [name.lower() for name in names]
-    if objective == "lambdarank" and "ndcg" in lower:
-        at = lower.index("ndcg")
-        names[at : at + 1] = [f"ndcg@{rank}" for rank in _ranks(evaluation.eval_at)]
+        asked = ["ndcg" if objective == "lambdarank" else default_metric(objective)]
+    names = []
+    for name in (each for each in asked if isinstance(each, str)):
+        is_at_ranks = objective == "lambdarank" and name.lower() == "ndcg"
+        names += [f"ndcg@{rank}" for rank in _ranks(evaluation.eval_at)] if is_at_ranks else [name]
     named = {metric.name: metric for metric in (get_metric(name, objective) for name in names)}
     return [*named.values(), *(CustomMetric(function, objective) for function in asked if callable(function))]
+
+
+def listed_metrics(asked: Any) -> list[Any] | None:
+    """Of a name, names with commas, a function, or a list or set of these; LightGBM's words for none are left out."""
+    if asked is None:
+        return None
+    if isinstance(asked, str):
+        asked = [name.strip() for name in asked.split(",")]
+    if isinstance(asked, set | frozenset):
+        asked = sorted(asked, key=str)  # the same on every worker
+    listed = [asked] if callable(asked) else asked
+    if not isinstance(listed, list | tuple) or not all(isinstance(m, str) or callable(m) for m in listed):
+        raise InvalidTypeError(f"eval_metric must be a metric's name, a function or a list of these, got {asked!r}.")
+    return [each for each in listed if not (isinstance(each, str) and each.lower() in _NO_METRIC)]
+
+
+def joined_metrics(of_fit: Any, of_estimator: Any) -> list[Any] | None:
+    """Both are reported, those of fit first, as in LightGBM; None asks for the objective's own."""
+    named, own = listed_metrics(of_fit), listed_metrics(of_estimator)
+    if named is None or own is None:
+        return own if named is None else named
+    return [metric for metric in named if metric not in own] + own
 
 
 def _ranks(eval_at: Any) -> list[int]:
@@ -114,7 +133,7 @@ def _ranks(eval_at: Any) -> list[int]:
     return ranks
 
 
-def _pairs(eval_set: Any) -> list[tuple[Any, Any]]:
+def set_pairs(eval_set: Any) -> list[tuple[Any, Any]]:
     if eval_set is None:
         return []
     if isinstance(eval_set, tuple) and len(eval_set) == 2 and not isinstance(eval_set[0], tuple):
@@ -130,13 +149,13 @@ def _names(eval_names: Any, pairs: list[tuple[Any, Any]], train_data: tuple[Any,
         is_train = [X is train_data[0] and y is train_data[1] for X, y in pairs]
         return ["training" if same and not any(is_train[:i]) else f"valid_{i}" for i, same in enumerate(is_train)]
     eval_names = [eval_names] if isinstance(eval_names, str) else eval_names
-    names = _one_each(eval_names, len(pairs), "eval_names")
+    names = one_each(eval_names, len(pairs), "eval_names")
     if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
         raise InvalidDataError(f"eval_names must be different strings, got {list(names)!r}.")
     return list(names)
 
 
-def _one_each(values: Any, n_sets: int, name: str) -> Sequence[Any]:
+def one_each(values: Any, n_sets: int, name: str) -> Sequence[Any]:
     if values is None:
         return [None] * n_sets
     if not isinstance(values, list | tuple) or len(values) != n_sets:

@@ -11,13 +11,21 @@ import numpy as np
 from pvtree import inputs, targets
 from pvtree.agreement import all_or_none, check_same
 from pvtree.callbacks import TRAINING_NAMES, checkpoint, log_evaluation
+from pvtree.category_choice import compared_in
 from pvtree.comm import Communicator
 from pvtree.comm.connect import connect
 from pvtree.constraints import read_interactions, read_monotone
 from pvtree.dask_data import is_collection
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
 from pvtree.estimators.base import Estimator, columns_of
-from pvtree.estimators.eval_arguments import Evaluation, given_sets, paired, read_eval_sets, read_metrics
+from pvtree.estimators.eval_arguments import (
+    Evaluation,
+    given_sets,
+    joined_metrics,
+    paired,
+    read_eval_sets,
+    read_metrics,
+)
 from pvtree.estimators.fit_arguments import refuse_unknown
 from pvtree.params import RULES, Rule, integer, make_params, positive
 from pvtree.user_warnings import warn_user
@@ -127,9 +135,6 @@ class Fitting(Estimator):
 
         given = Given(X, y, sample_weight, group, qid)
         positive("").check("timeout", request.timeout)
-        if request.evaluation.eval_metric is None:
-            asked = getattr(self, "eval_metric", None)
-            request = replace(request, evaluation=replace(request.evaluation, eval_metric=asked))
         if is_collection(X):
             from pvtree.estimators.on_dask import fit_on_dask
 
@@ -174,7 +179,8 @@ class Fitting(Estimator):
             raise InvalidParameterError(
                 "The trees of a forest are no steps to stop at; leave early_stopping_rounds out."
             )
-        return request.checked()
+        asked = joined_metrics(request.evaluation.eval_metric, self._own_metrics())
+        return replace(request, evaluation=replace(request.evaluation, eval_metric=asked)).checked()
 
     def _train(
         self, given: Given, sets: dict[str, Given], request: Request, comm: Communicator
@@ -210,7 +216,9 @@ class Fitting(Estimator):
             return self._read_target(y, n_rows, data.classes, name)
 
         eval_sets = read_eval_sets(sets, data.columns, read_target, comm)
-        metrics = read_metrics(request.evaluation, self._metric_objective or task) if eval_sets else []
+        metrics = []
+        if eval_sets or request.evaluation.eval_metric:  # a wrong name is told of even if there is nothing to evaluate
+            metrics = read_metrics(request.evaluation, self._metric_objective or task)
         if params.early_stopping_rounds and all(s.name in TRAINING_NAMES for s in eval_sets):
             raise InvalidDataError(
                 "early_stopping_rounds needs data that is not trained on; pass eval_set=[(X, y)] to fit."
@@ -223,7 +231,7 @@ class Fitting(Estimator):
             weight=rows.weight,
             group=rows.group,
             ids=rows.ids,
-            categorical={j: len(values) for j, values in categories.items()},
+            categorical={j: len(values) for j, values in categories.items() if j not in data.columns.ordered},
             categories=categories,
             feature_names=data.columns.names,
             classes=None if data.classes is None else tuple(data.classes.tolist()),
@@ -243,6 +251,9 @@ class Fitting(Estimator):
     def _trained_with(self, values: dict[str, Any], n_classes: int) -> dict[str, Any]:
         """The parameters as the trainer means them."""
         return values
+
+    def _own_metrics(self) -> Any:
+        return getattr(self, "eval_metric", None)  # a forest has none
 
     @property
     def _settled(self) -> dict[str, Any]:
@@ -267,11 +278,12 @@ class Fitting(Estimator):
         if self._has_classes:
             known = None if start is None or start.classes is None else np.asarray(start.classes)
             classes = find_classes(opened, known, comm)
-        # The trees of an earlier model know its categories by their bins, so these must stay.
-        columns = (
-            inputs.learn_columns(opened.table, values["categorical_feature"], values["max_bin"], comm, names)
-            if start is None
-            else replace(columns_of(start), of_named_rows=inputs.column_names(opened.table) is not None)
+        known_columns = None
+        if start is not None:
+            has_names = inputs.column_names(opened.table) is not None
+            known_columns = replace(columns_of(start), ordered=compared_in(start), of_named_rows=has_names)
+        columns = inputs.learn_columns(
+            opened.table, values["categorical_feature"], values["max_bin"], comm, names, known_columns
         )
 
         def read_target(y: Any, n_rows: int, name: str) -> np.ndarray:
@@ -332,6 +344,8 @@ def _check_in_memory(client: Any, *sets: Given) -> None:
 
 def _shown(value: Any) -> str:
     """A setting as it is compared between workers: a function by its name, as it lies elsewhere in each process."""
+    if isinstance(value, list):
+        return ", ".join(map(_shown, value))
     return getattr(value, "__qualname__", None) or repr(value)
 
 

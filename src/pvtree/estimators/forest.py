@@ -10,6 +10,7 @@ from pvtree.estimators.base import store
 from pvtree.estimators.fitting import Fitting
 from pvtree.estimators.tasks import Classifier, Regressor
 from pvtree.params import RULES, SEPARATE_LEARNERS, TREE_LEARNERS, one_of
+from pvtree.public import public
 
 _FOREST_RULES = RULES | {
     "tree_learner": one_of(
@@ -51,6 +52,7 @@ class _OneTree(_Forest):
         return super().apply(X)[:, 0]
 
 
+@public
 class RandomForestClassifier(_ClassForest):
     """A forest of trees that split by information gain, each on rows drawn with replacement.
 
@@ -88,6 +90,7 @@ class RandomForestClassifier(_ClassForest):
         store(self, locals())
 
 
+@public
 class RandomForestRegressor(_ValueForest):
     """A forest of trees that split by variance gain, each on rows drawn with replacement.
 
@@ -125,6 +128,7 @@ class RandomForestRegressor(_ValueForest):
         store(self, locals())
 
 
+@public
 class DecisionTreeClassifier(_OneTree, _ClassForest):
     """One tree that splits by information gain (entropy, any number of classes).
 
@@ -160,6 +164,7 @@ class DecisionTreeClassifier(_OneTree, _ClassForest):
         store(self, locals())
 
 
+@public
 class DecisionTreeRegressor(_OneTree, _ValueForest):
     """One tree that splits by variance gain.
 

@@ -19,6 +19,7 @@ from pvtree.estimators.fit_arguments import refuse_unknown
 from pvtree.estimators.fitting import Fitting, Request, told
 from pvtree.estimators.tasks import Classifier, Regressor, Values
 from pvtree.params import RULES, objective
+from pvtree.public import public
 
 if TYPE_CHECKING:
     from pvtree.estimators.reading import Given
@@ -86,6 +87,7 @@ class _GBDT(Fitting):
         return self.booster_.feature_name()
 
 
+@public
 class GBDTRegressor(_GBDT, Regressor):
     """Gradient boosting of a numeric target: squared error, or an objective of your own.
 
@@ -100,6 +102,7 @@ class GBDTRegressor(_GBDT, Regressor):
         return "regression"
 
 
+@public
 class GBDTClassifier(_GBDT, Classifier):
     """Gradient boosting of classes: log loss for two, softmax for more, or an objective of your own.
 
@@ -131,6 +134,7 @@ class GBDTClassifier(_GBDT, Classifier):
         return class_probabilities(raw)
 
 
+@public
 class GBDTRanker(_GBDT, Values):
     """Gradient boosting of rankings: LambdaMART with NDCG truncation, or an objective of your own.
 

@@ -17,6 +17,7 @@ from pvtree.files.csv_tables import CsvForm, Wanted, read_csv
 from pvtree.files.libsvm import SUFFIXES as LIBSVM_SUFFIXES
 from pvtree.files.libsvm import read_libsvm, read_parts
 from pvtree.files.parquet import ParquetTable
+from pvtree.public import public
 from pvtree.tables import Columns
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class Place:
         return cls(place, found, tuple(paths), form or CsvForm())
 
 
+@public
 def read_file(
     path: str | os.PathLike[str],
     label: str | int | None = None,

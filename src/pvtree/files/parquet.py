@@ -26,6 +26,7 @@ from pvtree.arrow_columns import (
     integers,
     is_category,
     is_wide_integer,
+    is_text,
     load_pyarrow,
     pandas_marks,
 )
@@ -124,6 +125,9 @@ class ParquetTable(Table):
         """Columns of text, and those that their writer has marked as categories."""
         fields = map(self.schema.field, self.columns)
         return [j for j, field in enumerate(fields) if is_category(field.type) or field.name in self.marked]
+
+    def typed_columns(self) -> list[int]:
+        return [j for j in self.category_columns() if not is_text(self.schema.field(self.columns[j]).type)]
 
     def count_values(self, j: int) -> dict[Scalar, int]:
         """How often each value of column j is in this rank's rows; missing ones are not counted."""

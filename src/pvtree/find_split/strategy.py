@@ -8,11 +8,13 @@ import numpy as np
 
 from pvtree.comm import Communicator
 from pvtree.find_split.exchange import Exchange
+from pvtree.public import public
 
 if TYPE_CHECKING:
     from pvtree.frontier import Frontier
 
 
+@public
 class Votes(NamedTuple):
     """How many splits of a tree had their attribute on all ballots, on at least half, on fewer.
 

@@ -16,6 +16,7 @@ from pvtree.functional.predict_arguments import OF_LIGHTGBM, check_others
 from pvtree.model import Model
 from pvtree.params import n_threads
 from pvtree.prediction_kinds import checked_range, predict_kind
+from pvtree.public import public
 
 if TYPE_CHECKING:
     from pvtree.estimators.fitting import Fitting
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _LIGHTGBM_BEGINS = "tree"  # the first line of LightGBM's text models
 
 
+@public
 class Booster:
     """A model, from a training or from a file: pvtree's own, or a text model of LightGBM's.
 

@@ -13,8 +13,10 @@ from pvtree.errors import InvalidParameterError
 from pvtree.functional.booster import Booster
 from pvtree.functional.dataset import Dataset
 from pvtree.functional.training import FAMILY, Asked, read_params, run
+from pvtree.public import public
 
 
+@public
 class CVBooster:
     """The boosters of the folds; ``predict`` and the other methods of a Booster give a list, one of each."""
 
@@ -25,6 +27,7 @@ class CVBooster:
         return [booster.predict(data, **arguments) for booster in self.boosters]
 
 
+@public
 def cv(
     params: Mapping[str, Any],
     train_set: Dataset,

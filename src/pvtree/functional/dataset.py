@@ -6,9 +6,14 @@ from typing import Any, Self
 
 import numpy as np
 
-from pvtree.errors import InvalidDataError, InvalidParameterError
+from pvtree.dask_data import is_collection
+from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
+from pvtree.public import public
+from pvtree.tables import Table, is_sparse
+from pvtree.targets import read_queries
 
 
+@public
 class Dataset:
     """What to train on, to evaluate on or to predict; ``data`` is any X that estimators take.
 
@@ -48,8 +53,8 @@ class Dataset:
         return Dataset(data, label, self, weight, group)
 
     def subset(self, used_indices: Any, params: dict[str, Any] | None = None) -> Dataset:
-        """These rows of it; the rows of a query must stay together."""
-        rows = np.sort(np.asarray(used_indices))
+        """The rows with these numbers, or of this mask, in the order of the data; a query's rows must stay together."""
+        rows = _numbers(used_indices, self.num_data())
         return Dataset(
             _rows(self.data, rows),
             _rows(self.label, rows),
@@ -65,12 +70,8 @@ class Dataset:
         """The query of each row, None without queries."""
         if self.qid is not None or self.group is None:
             return self.qid
-        sizes = np.asarray(self.group)
-        if int(sizes.sum()) != self.num_data():
-            raise InvalidDataError(
-                f"group adds up to {int(sizes.sum())} rows, but data has {self.num_data()}; give each query's number."
-            )
-        return np.repeat(np.arange(len(sizes)), sizes)
+        queries = read_queries(self.group, None, self.num_data())
+        return None if queries is None else np.repeat(np.arange(len(queries.sizes)), queries.sizes)
 
     def num_data(self) -> int:
         return int(np.shape(self.data)[0])
@@ -103,9 +104,41 @@ class Dataset:
         return self
 
 
+def _numbers(used_indices: Any, n_rows: int) -> np.ndarray:
+    """The row numbers in ascending order."""
+    given = np.asarray(used_indices)
+    if given.dtype == bool and given.shape == (n_rows,):
+        return np.flatnonzero(given)
+    if given.ndim != 1 or (given.size and (given.dtype.kind not in "iu" or given.min() < 0 or given.max() >= n_rows)):
+        raise InvalidDataError(
+            f"used_indices must be row numbers from 0 to {n_rows - 1}, or a mask of all {n_rows} rows; pass a list of "
+            "whole numbers."
+        )
+    return np.sort(given).astype(np.int64)
+
+
 def _rows(values: Any, rows: np.ndarray) -> Any:
+    """These rows, of the same kind as the values."""
     if values is None:
         return None
+    if is_collection(values):
+        raise InvalidTypeError(
+            "subset takes rows that are in memory, but the Dataset holds a Dask collection; call its compute() first."
+        )
+    if isinstance(values, Table):
+        return _rows_of_table(values, rows)
+    if is_sparse(values):
+        return values.tocsr()[rows]  # not every format of scipy's has an index
     if hasattr(values, "iloc"):
         return values.iloc[rows]
+    if hasattr(values, "column_names") and hasattr(values, "take"):  # Arrow's tables are indexed by column
+        return values.take(rows)
     return values[rows] if hasattr(values, "shape") else np.asarray(values)[rows]
+
+
+def _rows_of_table(table: Table, rows: np.ndarray) -> Table:
+    keep = np.zeros(table.shape[0], bool)
+    keep[rows] = True
+    if keep.sum() < len(rows):
+        raise InvalidDataError("used_indices repeats a row, which is not supported for files; name each row once.")
+    return table.take(keep)

@@ -12,11 +12,12 @@ from pvtree.aliases import SYNONYMS, objective_named, right_names
 from pvtree.dask_data import is_collection
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
 from pvtree.estimators import GBDTClassifier, GBDTRanker, GBDTRegressor
+from pvtree.estimators.eval_arguments import listed_metrics
 from pvtree.functional.booster import Booster
 from pvtree.functional.dataset import Dataset
+from pvtree.public import public
 
 TASKS = ("regression", "binary", "multiclass", "lambdarank")
-_NO_METRIC = ("", "none", "null", "custom", "na")  # LightGBM's words for none
 _EVAL_AT = ("eval_at", "ndcg_eval_at", "ndcg_at", "map_eval_at", "map_at")
 
 
@@ -73,9 +74,10 @@ def read_params(params: Mapping[str, Any], family: Family, **more: Any) -> Asked
     values = right_names(left, kind._get_param_names(), "train", kind._anyway)  # type: ignore[attr-defined]
     given = {name: value for name, value in more.items() if value is not None and name not in values}
     chosen = of_functions(objective) if callable(objective) else objective
-    return Asked(task, n_classes, kind(**values, **given, objective=chosen), _listed(metrics), eval_at)
+    return Asked(task, n_classes, kind(**values, **given, objective=chosen), listed_metrics(metrics), eval_at)
 
 
+@public
 def train(
     params: Mapping[str, Any],
     train_set: Dataset,
@@ -125,15 +127,15 @@ def run(asked: Asked, train_set: Dataset, valid_sets: Any, valid_names: Any, fev
     if not isinstance(train_set.categorical_feature, str):
         given["categorical_feature"] = train_set.categorical_feature
     if asked.task == "lambdarank":
-        given |= {"group": train_set.group, "qid": train_set.qid}
+        given |= {"group": train_set.group, "qid": train_set.qid, "eval_at": asked.eval_at}
+    if sets or asked.metrics:
+        given["eval_metric"] = _metrics(asked, feval)
     if sets:
         given["eval_set"] = [(each.data, each.label) for each in sets]
         given["eval_names"] = names or _names(sets, train_set)
         given["eval_sample_weight"] = _or_none([each.weight for each in sets])
-        given["eval_metric"] = _metrics(asked, feval)
         if asked.task == "lambdarank":
             given["eval_qid"] = [each.query_ids() for each in sets]
-            given["eval_at"] = asked.eval_at
     return asked.estimator.fit(train_set.data, train_set.label, **given)
 
 
@@ -162,16 +164,6 @@ def _take(params: dict[str, Any], names: Sequence[str], default: Any) -> Any:
     if len(found) > 1:
         raise InvalidParameterError(f"{found[0]} and {found[1]} are two names of one parameter; give one of them.")
     return params.pop(found[0]) if found else default
-
-
-def _listed(metrics: Any) -> list[Any] | None:
-    """LightGBM takes a name, names with commas, a list or a set; its word for none is an empty list here."""
-    if metrics is None:
-        return None
-    if isinstance(metrics, str):
-        metrics = [name.strip() for name in metrics.split(",")]
-    listed = sorted(metrics) if isinstance(metrics, set | frozenset) else list(metrics)
-    return [each for each in listed if not (isinstance(each, str) and each.lower() in _NO_METRIC)]
 
 
 def _metrics(asked: Asked, feval: Any) -> list[Any] | None:
