@@ -197,7 +197,8 @@ def plot_traffic(
     """What workers sent each other: bytes by phase, stacked, for every iteration; below, how far votes agreed.
 
     What they sent once, bins above all, is the bar at 0; where it is much higher than the others it is cut off, and
-    the legend gives its size. Returns the axes: one of bytes, and where workers voted a second one of votes. ``ax`` must be as many.
+    the legend gives its size.
+    Returns the axes: one of bytes, and where workers voted a second one of votes. ``ax`` must be as many.
     """
     if not hasattr(estimator, "traffic_"):
         raise InvalidTypeError("plot_traffic needs a fitted estimator; call fit first.")
