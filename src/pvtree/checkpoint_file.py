@@ -10,7 +10,6 @@ import json
 import math
 import os
 import re
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -24,6 +23,7 @@ from pvtree.errors import InvalidParameterError, InvalidTypeError, ModelFileErro
 from pvtree.fingerprint import PARTS, Fingerprint, differences, fingerprint
 from pvtree.model import Model
 from pvtree.params import integer
+from pvtree.user_warnings import warn_user
 
 if TYPE_CHECKING:
     from pvtree.comm import Communicator
@@ -133,11 +133,10 @@ class Checkpoint:
                 f"Train as it was begun, or {ELSEWHERE}."
             )
         if warns and saved["partition"] != now["partition"]:
-            warnings.warn(
+            warn_user(
                 f"The checkpoint {self.path!r} is of a training whose rows were spread over the workers in another "
                 f"way; {now['parameters']['tree_learner']} goes on, but its model will not be that of an uninterrupted "
-                "training.",
-                stacklevel=2,
+                "training."
             )
 
 

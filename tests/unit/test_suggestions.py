@@ -53,9 +53,8 @@ def names_elsewhere():
     import xgboost
     from lightgbm.basic import _ConfigAliases
 
-    names = {
-        name for all_names in _ConfigAliases._get_all_param_aliases().items() for name in (all_names[0], *all_names[1])
-    }
+    aliases = _ConfigAliases._get_all_param_aliases()
+    names = set(aliases).union(*aliases.values())
     names |= set(lightgbm.LGBMRanker().get_params()) | set(xgboost.XGBRanker().get_params())
     for module in (sklearn.ensemble, sklearn.tree):
         for found in map(module.__dict__.get, module.__all__):

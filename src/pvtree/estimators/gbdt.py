@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,6 +18,7 @@ from pvtree.estimators.fit_arguments import refuse_unknown
 from pvtree.estimators.fitting import Fitting, Request, told
 from pvtree.estimators.tasks import Classifier, Regressor, Values
 from pvtree.params import RULES, objective
+from pvtree.user_warnings import warn_user
 
 if TYPE_CHECKING:
     from pvtree.estimators.reading import Given
@@ -190,8 +190,7 @@ class GBDTRanker(_GBDT, Values):
             return given
         if comm.size > 1:
             raise InvalidDataError("Ranking on several workers needs the queries; pass group or qid to fit.")
-        message = "All rows are ranked as one query; pass group (sizes of queries) or qid (query ids)."
-        warnings.warn(message, UserWarning, stacklevel=5)
+        warn_user("All rows are ranked as one query; pass group (sizes of queries) or qid (query ids).")
         return replace(given, qid=np.zeros(inputs.read_table(given.X).shape[0], np.int64))
 
     def fit(
