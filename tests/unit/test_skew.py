@@ -72,7 +72,7 @@ def test_whoever_grows_trees_alone_is_warned_too():
     X, y = rng.normal(size=(300, 3)), np.sort(rng.normal(size=300))
     for learner in ("svore", "yu"):
         (warning,) = warning_of(X, y, 3, tree_learner=learner)
-        assert "their trees may fit their own rows only" in warning and "grows every tree on all rows" in warning
+        assert "their trees may fit their own rows only" in warning and "grow every tree on all rows" in warning
     assert warning_of(X, y, 3, tree_learner="data") == []
 
 
