@@ -135,15 +135,18 @@ def run_ranks(given, **how):
     return subprocess.run(command, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, **how)
 
 
-@pytest.mark.parametrize("task", ["classification", "ranking"])
-def test_ranks_train_the_model_of_one_process(task, tmp_path):
+@pytest.mark.parametrize(
+    ("task", "more", "learner"),
+    [("classification", [], "exact_voting"), ("ranking", ["--tree-learner=data"], "data")],
+)
+def test_ranks_train_the_model_of_one_process(task, more, learner, tmp_path):
     frame = make_frame(np.float64)
     data, model = write(frame, tmp_path / "data", task), tmp_path / "model.json"
     expected = fit_in_memory(task, frame)
-    done = run_ranks([*arguments(task, data, model), "--tree-learner=data", f"--valid={data}"])
+    done = run_ranks([*arguments(task, data, model), *more, f"--valid={data}"])
     assert done.returncode == 0, done.stderr
     assert model.read_text() == expected
-    assert len(re.findall("by data on 3 workers", done.stdout)) == 1
+    assert len(re.findall(f"by {learner} on 3 workers", done.stdout)) == 1
     assert len(done.stdout.splitlines()) == 4, done.stdout
 
 
@@ -211,7 +214,10 @@ def test_wrong_input_ends_with_a_sentence_and_code_2(data, given, sentence, tmp_
 
 @pytest.mark.parametrize(
     ("given", "sentence"),
-    [([], "mpiexec has started 4 ranks, but"), (["--tree-learner=data", "--workers=2"], "leave it out under mpiexec")],
+    [
+        (["--tree-learner=serial"], "mpiexec has started 4 ranks, but"),
+        (["--tree-learner=data", "--workers=2"], "leave it out under mpiexec"),
+    ],
 )
 def test_what_ranks_cannot_do_is_refused_before_they_meet(data, given, sentence, monkeypatch, capsys):
     monkeypatch.setenv("PMI_SIZE", "4")

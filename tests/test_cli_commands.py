@@ -123,6 +123,13 @@ def test_what_is_predicted_is_what_the_model_predicts(kind, suffix, capsys, tmp_
     np.testing.assert_allclose(found, answers[kind], rtol=1e-12, atol=1e-15)
 
 
+def test_an_output_that_was_private_stays_private(capsys, tmp_path):
+    path = tmp_path / "p.csv"
+    path.touch(0o600)
+    printed(capsys, "predict", "--model=value.json", "--data=all.csv", f"--output={path}")
+    assert path.stat().st_mode & 0o777 == 0o600 and path.stat().st_size > 0
+
+
 def test_values_and_fewer_iterations(capsys):
     model, X = expected("value", make_frame())
     out = printed(capsys, "predict", "--model=value.json", "--data=all.csv", "--num-iteration=2", "--raw")

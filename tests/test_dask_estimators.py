@@ -285,6 +285,31 @@ def test_warnings_reach_the_user_once_for_every_fit(client):
         assert {DataConversionWarning, SkewWarning, UserWarning} == {w.category for w in heard}
 
 
+def test_the_default_learner_gives_the_model_of_one_machine(client):
+    X, y = numbers()
+    X_dask, y_dask = (on_workers(client, values) for values in (X, y))
+    fitted = GBDTRegressor(top_k=1, **SMALL).fit(X_dask, y_dask)
+    assert fitted.model_.to_json() == GBDTRegressor(**SMALL).fit(X, y).model_.to_json()
+    assert fitted.traffic_.n_workers == N_WORKERS
+    assert len(fitted.certificates_) == SMALL["n_estimators"]
+
+
+def test_serial_is_refused_before_anything_is_sent(client, monkeypatch):
+    X, y = numbers()
+    X_dask, y_dask = (on_workers(client, values) for values in (X, y))
+    for step in ("packed", "spread"):
+        monkeypatch.setattr(on_dask, step, lambda *_: pytest.fail("too late"))
+    with pytest.raises(InvalidParameterError, match="'serial' trains on one worker, but there are 5"):
+        GBDTRegressor(tree_learner="serial", **SMALL).fit(X_dask, y_dask)
+
+
+def test_serial_trains_one_partition(client):
+    X, y = numbers()
+    X_dask, y_dask = (on_workers(client, values, [N_ROWS]) for values in (X, y))
+    fitted = GBDTRegressor(tree_learner="serial", **SMALL).fit(X_dask, y_dask)
+    assert fitted.model_.to_json() == GBDTRegressor(**SMALL).fit(X, y).model_.to_json()
+
+
 def test_refusals(client):
     X, y = numbers()
     workers = addresses_of(client)
@@ -310,8 +335,8 @@ def test_refusals(client):
         ),
         (
             InvalidParameterError,
-            "'serial' trains on one worker, but there are 2",
-            lambda: GBDTRegressor(**SMALL).fit(X_dask, y_dask),
+            "'serial' trains on one worker, but there are 5; leave tree_learner out",
+            lambda: GBDTRegressor(tree_learner="serial", **SMALL).fit(X_dask, y_dask),
         ),
         (
             InvalidTypeError,

@@ -6,12 +6,12 @@ resembles one of our parameters is refused, with the name of the one that it res
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from pvtree.errors import InvalidParameterError
+from pvtree.suggestions import closest
 
 # The same thing under another name.
 SYNONYMS: dict[str, str] = {
@@ -49,8 +49,9 @@ SYNONYMS: dict[str, str] = {
 
 # Something else, so that its value cannot be taken over, but this parameter is what to look at.
 RELATED: dict[str, str] = {
+    "min_child_samples": "min_samples_split",
     "min_child_weight": "min_weight_fraction_leaf",
-    "min_split_gain": "min_impurity_decrease",
+    "min_split_gain": "min_impurity_decrease ccp_alpha",
     "subsample": "max_samples",
     "colsample_bynode": "colsample_bylevel",
     "max_features": "feature_fraction colsample_bytree",
@@ -145,6 +146,8 @@ _ELSEWHERE = {
         ("monotone_constraints_method", "monotone_constraining_method", "mc_method"),
         "there is one method, LightGBM's 'basic'; leave it out.",
     ),
+    "warm_start": "pass init_model to fit to go on from an earlier model.",
+    **dict.fromkeys(("num_class", "num_classes"), "the classes are those in y; leave it out."),
     **dict.fromkeys(("metric", "metrics"), "pass eval_metric to fit instead."),
     **dict.fromkeys(
         ("class_weight", "is_unbalance", "unbalance", "scale_pos_weight"),
@@ -219,8 +222,8 @@ def _remedy(name: str, known: Collection[str]) -> str:
         return f"use {same[0]} instead."
     if name in _ELSEWHERE:
         return _ELSEWHERE[name]
-    close = difflib.get_close_matches(name.lower(), list(known), n=1)
-    return f"did you mean {close[0]}?" if close else f"its parameters are {', '.join(sorted(known))}."
+    near = closest(name, known)
+    return f"did you mean {near}?" if near else f"its parameters are {', '.join(sorted(known))}."
 
 
 def _twice(value: Any) -> Any:

@@ -18,8 +18,8 @@ from pvtree.arrow_columns import (
     fits_float32,
     integers,
     is_category,
-    is_wide_integer,
     is_text,
+    is_wide_integer,
     load_pyarrow,
     pandas_marks,
 )

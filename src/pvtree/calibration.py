@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import platform
 import warnings
 from collections.abc import Callable
@@ -193,4 +192,4 @@ def _write(path: Path, found: Speeds) -> None:
     text = json.dumps({"mark": _mark(), "speeds": asdict(found)}, indent=1)
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_at_once(str(path), text.encode(), f"{path}.{os.getpid()}")
+        write_at_once(str(path), text.encode())

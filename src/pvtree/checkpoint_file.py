@@ -10,7 +10,6 @@ import json
 import math
 import os
 import re
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -18,12 +17,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from pvtree.agreement import all_or_none
-from pvtree.atomic_file import write_at_once
+from pvtree.atomic_file import leftovers, write_at_once
 from pvtree.callbacks import EvalResult
 from pvtree.errors import InvalidParameterError, InvalidTypeError, ModelFileError
 from pvtree.fingerprint import PARTS, Fingerprint, differences, fingerprint
 from pvtree.model import Model
 from pvtree.params import integer
+from pvtree.user_warnings import warn_user
 
 if TYPE_CHECKING:
     from pvtree.comm import Communicator
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Checkpoint", "Saved", "fingerprint"]
 
 FILE_NAME = "checkpoint.json"
-PARTIAL = ".partial"  # behind the name while it is written; always the same, so that crashes leave at most one
+PARTIAL = ".partial"  # at the end of the name while it is written
 VERSION = 1
 ELSEWHERE = "delete the file or point checkpoint= elsewhere"
 
@@ -69,7 +69,7 @@ class Checkpoint:
     def save(self, model: Model, history: Sequence[Sequence[EvalResult]], fingerprint: Fingerprint) -> None:
         """Replace the file in one step: a crash leaves the old one or the new one, never a half."""
         try:
-            write_at_once(self.path, dump(model, history, fingerprint), self.path + PARTIAL)
+            write_at_once(self.path, dump(model, history, fingerprint), PARTIAL)
         except OSError as error:
             raise ModelFileError(
                 f"Cannot write the checkpoint {self.path!r} ({error.strerror}), the one before it is still good; make "
@@ -103,8 +103,9 @@ class Checkpoint:
         if writes:
             try:
                 os.makedirs(self.folder, exist_ok=True)
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(self.path + PARTIAL)  # a crash may have left it
+                for left in leftovers(self.path, PARTIAL):  # by crashes
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(left)
                 if not os.access(self.folder, os.W_OK | os.X_OK):
                     raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
             except OSError as error:
@@ -133,11 +134,10 @@ class Checkpoint:
                 f"Train as it was begun, or {ELSEWHERE}."
             )
         if warns and saved["partition"] != now["partition"]:
-            warnings.warn(
+            warn_user(
                 f"The checkpoint {self.path!r} is of a training whose rows were spread over the workers in another "
                 f"way; {now['parameters']['tree_learner']} goes on, but its model will not be that of an uninterrupted "
-                "training.",
-                stacklevel=2,
+                "training."
             )
 
 

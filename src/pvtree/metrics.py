@@ -3,7 +3,6 @@ order of the rows nor on who holds them. Names and conventions are LightGBM's.""
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -20,6 +19,7 @@ from pvtree.fixed_point import Term, exact_means_of
 from pvtree.kernels import metrics as kernels
 from pvtree.losses import SMALLEST_PROBABILITY, call_with, predictions
 from pvtree.queries import Queries
+from pvtree.suggestions import closest
 
 if TYPE_CHECKING:
     from pvtree.comm import Communicator
@@ -254,25 +254,38 @@ ALIASES = {
     "softmax": ("multi_logloss",),
     "lambdarank": ("ndcg@10",),
 }
+# Metrics of LightGBM and XGBoost that are none of ours, and no misspelt ones of ours either.
+ELSEWHERE = (
+    "auc_mu aucpr average_precision cox cross_entropy fair gamma gamma_deviance huber interval kldiv kullback_leibler "
+    "map mape mean_absolute_percentage_error mean_average_precision mphe poisson pre quantile rmsle tweedie xentropy"
+)
 
 
 def get_metric(name: str, objective: str | Callable[..., Any]) -> Metric:
     """The metric of that name or alias, in any case of letters, for an objective ("custom" for a function)."""
-    family = _family(objective)
+    family, lower = _family(objective), name.lower()
+    found = _find(lower, family)
+    if found is not None:
+        return found
+    names = [*BY_OBJECTIVE[family], *(["ndcg@K"] if family in ("lambdarank", "custom") else [])]
+    if lower.partition("@")[0].partition("-")[0] in ELSEWHERE.split():
+        raise InvalidParameterError(f"eval_metric={name!r} is not supported; use one of {', '.join(names)}.")
+    near = closest(lower, [*names, *(alias for alias in ALIASES if _find(alias, family) is not None)])
+    hint = f"did you mean {near!r}? " if near is not None else ""
+    raise InvalidParameterError(
+        f"eval_metric={name!r} is unknown for objective {family!r}: {hint}use one of {', '.join(names)}."
+    )
+
+
+def _find(name: str, family: str) -> Metric | None:
     known = BY_OBJECTIVE[family]
-    lower = name.lower()
-    for candidate in ALIASES.get(lower, (lower,)):
+    for candidate in ALIASES.get(name, (name,)):
         if candidate in known:
             return known[candidate]
         level = re.fullmatch(r"ndcg@([1-9][0-9]{0,8})", candidate)
         if level and family in ("lambdarank", "custom"):
             return Mean(candidate, True, partial(_ndcgs, int(level[1])))
-    names = [*known, *(["ndcg@K"] if family in ("lambdarank", "custom") else [])]
-    similar = difflib.get_close_matches(lower, [*names, *ALIASES], n=1)
-    hint = f"did you mean {similar[0]!r}? " if similar and similar[0] != lower else ""
-    raise InvalidParameterError(
-        f"eval_metric={name!r} is unknown for objective {family!r}: {hint}choose one of {', '.join(names)}."
-    )
+    return None
 
 
 def default_metric(objective: str | Callable[..., Any]) -> str:
@@ -286,5 +299,5 @@ def default_metric(objective: str | Callable[..., Any]) -> str:
 def _family(objective: str | Callable[..., Any]) -> str:
     family = "custom" if callable(objective) else objective
     if family not in BY_OBJECTIVE:
-        raise InvalidParameterError(f"objective={family!r} is unknown: choose one of {', '.join(DEFAULTS)}.")
+        raise InvalidParameterError(f"objective={family!r} is unknown: use one of {', '.join(DEFAULTS)}.")
     return family

@@ -201,7 +201,7 @@ def _signs(given: Any) -> list[Any]:
     return list(given.values() if isinstance(given, Mapping) else given)
 
 
-TREE_LEARNERS = ("serial", "voting", "exact_voting", "data", "quantized", "attribute", "feature")
+TREE_LEARNERS = ("auto", "serial", "voting", "exact_voting", "data", "quantized", "attribute", "feature")
 SEPARATE_LEARNERS = ("svore", "yu")  # make iterations of boosting of whole trees that workers grow alone
 PARTITION_LEARNERS = ("voting", *SEPARATE_LEARNERS)  # make other trees where rows are spread in another way
 
@@ -253,7 +253,8 @@ RULES: dict[str, Rule] = {
     "lambdarank_truncation_level": integer("Pairs with a document above this rank are learnt from.", 1),
     "tree_learner": one_of(
         "How workers find splits together: alone, by voting (PV-Tree, or with a proof that makes it exact), or by the "
-        "baselines of its paper; with svore and yu workers grow trees of their own, whose best or mean is added.",
+        "baselines of its paper. 'auto' is 'serial' on one worker and 'exact_voting' on several, which give the same "
+        "model; with svore and yu workers grow trees of their own, whose best or mean is added.",
         *TREE_LEARNERS,
         *SEPARATE_LEARNERS,
     ),
@@ -299,9 +300,8 @@ def make_params(values: Mapping[str, Any], n_features: int, **settled: Any) -> P
     """Params from an estimator's checked parameters; ``settled`` are the fields that the data decides."""
     known = {field.name for field in fields(Params)}
     chosen = {name: value for name, value in values.items() if name in known} | settled
-    if chosen.get("tree_learner") == "feature":  # LightGBM's word
-        chosen["tree_learner"] = "attribute"
-    if chosen.get("tree_learner", "serial") == "serial":
+    chosen["tree_learner"] = learner_for(chosen.get("tree_learner", "serial"), chosen.get("n_workers", 1))
+    if chosen["tree_learner"] == "serial":
         chosen["n_workers"] = 1
     if chosen.get("num_leaves") == -1:
         chosen["num_leaves"] = 0
@@ -313,6 +313,24 @@ def make_params(values: Mapping[str, Any], n_features: int, **settled: Any) -> P
     if "max_features" in values:
         chosen["colsample_bynode"] = _n_split_features(values["max_features"], n_features) / n_features
     return Params(**{name: plain(value) for name, value in chosen.items()})
+
+
+def learner_for(tree_learner: str, n_workers: int) -> str:
+    """The strategy that a value of ``tree_learner`` stands for on so many workers (docs/adr/0022)."""
+    if tree_learner == "feature":  # LightGBM's word
+        return "attribute"
+    if tree_learner == "auto":
+        return "exact_voting" if n_workers > 1 else "serial"
+    return tree_learner
+
+
+def refuse_serial(tree_learner: str, n_workers: int) -> None:
+    """Who asks for one worker does not get several."""
+    if tree_learner == "serial" and n_workers > 1:
+        raise InvalidParameterError(
+            f"tree_learner='serial' trains on one worker, but there are {n_workers}; leave tree_learner out for the "
+            "model of one machine, or use 'voting' for the least traffic."
+        )
 
 
 def plain(value: Any) -> Any:

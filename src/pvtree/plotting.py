@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pvtree.comm.traffic import PHASES
+from pvtree.comm.traffic import PHASES, format_bytes
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError, MissingDependencyError
 from pvtree.params import integer
 from pvtree.public import public
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["create_tree_digraph", "plot_importance", "plot_metric", "plot_traffic", "plot_tree"]
 
+MOST_ONCE = 1.5  # iterations: what was sent once is drawn up to here
 INK, FAINT = "#333333", "#dddddd"
 BAR, LEAF, SPLIT = "#4477aa", "#e8f3e8", "#e6eef7"
 # Colours that stay apart for all kinds of eyes (Paul Tol's bright and muted), one for each phase of traffic.
@@ -201,25 +202,30 @@ def plot_traffic(
 ) -> Any:
     """What workers sent each other: bytes by phase, stacked, for every iteration; below, how far votes agreed.
 
+    What they sent once, bins above all, is the bar at 0; where it is much higher than the others it is cut off, and
+    the legend gives its size.
     Returns the axes: one of bytes, and where workers voted a second one of votes. ``ax`` must be as many.
     """
     if not hasattr(estimator, "traffic_"):
         raise InvalidTypeError("plot_traffic needs a fitted estimator; call fit first.")
-    sent, votes = estimator.traffic_.by_iteration, estimator.votes_
+    sent, once, votes = estimator.traffic_.by_iteration, estimator.traffic_.before_trees, estimator.votes_
     if not sent:
         raise InvalidDataError("Nothing was sent: one worker trained alone; set tree_learner and n_workers.")
     n_axes = 2 if votes else 1
     axes = _stacked_axes(ax, n_axes, figsize or (8.0, 3.6 if n_axes == 1 else 5.6), dpi)
-    _plot_bytes(axes[0], sent)
+    n_iterations = len(next(iter(sent.values())))
+    _plot_bytes(axes[0], sent, once)
     axes[0].set(title=title)
     if votes:
-        _plot_votes(axes[1], votes, len(next(iter(sent.values()))))
+        _plot_votes(axes[1], votes, n_iterations)
+    for each in axes:
+        each.set_xlim(-0.5 if once else 0.5, n_iterations + 0.5)
     axes[-1].set(xlabel="Iterations")
     axes[-1].xaxis.get_major_locator().set_params(integer=True)
     return axes[0] if n_axes == 1 else axes
 
 
-def _plot_bytes(ax: Any, sent: Mapping[str, Sequence[int]]) -> None:
+def _plot_bytes(ax: Any, sent: Mapping[str, Sequence[int]], once: Mapping[str, int]) -> None:
     largest = max(map(sum, zip(*sent.values(), strict=True)))
     unit, scale = next(((u, s) for u, s in (("MB", 1e6), ("kB", 1e3)) if largest >= s), ("bytes", 1.0))
     n_iterations = len(next(iter(sent.values())))
@@ -229,10 +235,16 @@ def _plot_bytes(ax: Any, sent: Mapping[str, Sequence[int]]) -> None:
         top = below + np.asarray(values) / scale
         ax.stairs(top, edges, baseline=below, fill=True, color=PHASE_COLOURS[phase], label=phase)
         below = top
+    bottom = 0.0
+    for phase, n_bytes in once.items():
+        label = f"{phase} once, {format_bytes(n_bytes)}"
+        ax.bar(0, n_bytes / scale, 1.0, bottom, color=PHASE_COLOURS[phase], label=label, hatch="//", edgecolor="white")
+        bottom += n_bytes / scale
     handles, labels = ax.get_legend_handles_labels()
     ax.legend(handles[::-1], labels[::-1], loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
-    ax.set(ylabel=f"{unit} per iteration", xlim=(0.5, n_iterations + 0.5))
-    ax.set_ylim(0, None)
+    ax.set(ylabel=f"{unit} per iteration")
+    # One bar must not flatten all others.
+    ax.set_ylim(0, 1.05 * max(below.max(), min(bottom, MOST_ONCE * below.max())))
     _finish(ax, None, None, True, "y")
 
 
@@ -249,7 +261,7 @@ def _plot_votes(ax: Any, votes: Sequence[Any], n_iterations: int) -> None:
         below = below + part
     handles, labels = ax.get_legend_handles_labels()
     ax.legend(handles[::-1], labels[::-1], loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
-    ax.set(ylabel="% of splits", xlim=(0.5, n_iterations + 0.5), ylim=(0, 100))
+    ax.set(ylabel="% of splits", ylim=(0, 100))
     _finish(ax, None, None, False, "y")
 
 

@@ -4,7 +4,6 @@ PV-Tree's proof takes each worker's rows for a random sample of all rows; this l
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from pvtree.coarsening import count_rows
 from pvtree.dtypes import N_BINS
 from pvtree.params import PARTITION_LEARNERS
 from pvtree.team import Team
-from pvtree.user_warnings import SkewWarning
+from pvtree.user_warnings import SkewWarning, warn_user
 
 if TYPE_CHECKING:
     from pvtree.comm import Communicator
@@ -50,7 +49,7 @@ def warn_if_skewed(
     skew = measure_skew(shard, params.n_classes, comm)
     if comm.rank == 0 and (skew.label or skew.features.any()):
         votes = params.tree_learner == "voting"
-        warnings.warn(_sentence(skew, votes, shard.group is not None, feature_names), SkewWarning, stacklevel=2)
+        warn_user(_sentence(skew, votes, shard.group is not None, feature_names), SkewWarning)
 
 
 def measure_skew(shard: Shard, n_classes: int, comm: Communicator) -> Skew:
@@ -146,8 +145,10 @@ def _sentence(skew: Skew, votes: bool, has_queries: bool, feature_names: Sequenc
     listed = " and ".join([", ".join(differing[:-1])] * (len(differing) > 1) + differing[-1:])
     what = "the queries (keeping the rows of each together)" if has_queries else "the rows (sklearn.utils.shuffle)"
     doubt = "votes may miss the best features" if votes else "trees may fit their own rows only"
-    other = "does not vote" if votes else "grows every tree on all rows"
+    other = "'exact_voting', which proves every split, or 'data', which does not vote"
+    if not votes:
+        other = "'exact_voting' or 'data', which grow every tree on all rows"
     return (
         f"The workers hold different data, so that their {doubt} (share of the variance that can lie between workers: "
-        f"{listed}): shuffle {what} before training, or use tree_learner='data', which {other}."
+        f"{listed}): shuffle {what} before training, or use tree_learner={other}."
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from pvtree.errors import InvalidDataError, InvalidTypeError
 from pvtree.inputs import is_missing
 from pvtree.tables import is_unicode
+from pvtree.user_warnings import warn_user
 
 MAX_RELEVANCE = 30  # a gain of 2**label - 1: larger labels drown all others
 
@@ -131,7 +131,7 @@ def read_column(y: Any, n_rows: int, name: str = "y") -> np.ndarray:
         from sklearn.exceptions import DataConversionWarning
 
         message = f"A column-vector y was passed when a 1d array was expected; pass {name}.ravel()."
-        warnings.warn(message, DataConversionWarning, stacklevel=5)
+        warn_user(message, DataConversionWarning)
         array = array.ravel()
     if array.ndim != 1:
         raise InvalidDataError(f"{name} must be one-dimensional, got shape {array.shape}.")

@@ -287,6 +287,7 @@ class Conformance:
         assert made.bytes_per_tree == pytest.approx((n_ballots + n_scores) / 3 / 2)
         assert made.total_bytes == n_ballots + n_scores + n_bins
         assert made.calls_per_tree == 4.0
+        assert (made.before_trees, made.bytes_before_trees) == ({"bins": n_bins}, n_bins / 3)
         assert {phase: (cost.bytes, cost.calls) for phase, cost in made.by_phase.items() if cost.calls} == {
             "bins": (n_bins, 1),
             "ballots": (n_ballots, 4),

@@ -30,6 +30,14 @@ def test_a_difference_is_what_happened_between():
     assert (traffic - before).total() == PhaseTraffic(9, 2, 0.5)
 
 
+def test_bytes_that_travelled_along_are_booked_where_they_belong():
+    traffic = Traffic()
+    traffic.record("histograms", 100, 0.5)
+    traffic.rebook(30, "histograms", "proofs")
+    assert traffic["histograms"] == PhaseTraffic(70, 1, 0.5)
+    assert traffic["proofs"] == PhaseTraffic(30, 0, 0.0)
+
+
 def test_uncounted_calls_leave_no_trace_even_if_they_fail():
     comm = Solo()
     traffic = comm.traffic
@@ -72,10 +80,12 @@ def test_report_reads_as_a_table():
     by_phase = dict.fromkeys(PHASES, PhaseTraffic())
     by_phase["bins"] = PhaseTraffic(1_250_000, 3, 0.5)
     by_phase["histograms"] = PhaseTraffic(640_000_000, 800, 2.6789)
-    made = TrafficReport(1_600_000.0, 641_250_000, 18.25, 3.1789, by_phase)
+    once = {"bins": 1_250_000}
+    made = TrafficReport(1_600_000.0, 641_250_000, 18.25, 3.1789, by_phase, before_trees=once, n_workers=2)
     assert repr(made) == str(made)
     assert str(made).splitlines() == [
-        "1.6 MB sent per worker and tree in 18.2 calls, 641 MB by all workers in all, 3.18 s waiting",
+        "1.6 MB sent per worker and tree in 18.2 calls, 625 kB per worker before the first tree (bins), "
+        "641 MB by all workers in all, 3.18 s waiting",
         "phase           bytes    calls   seconds",
         "bins           1.2 MB        3     0.500",
         "histograms     640 MB      800     2.679",

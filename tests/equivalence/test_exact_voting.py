@@ -293,6 +293,16 @@ def test_audits_do_not_change_the_model(name: str) -> None:
             assert each.n_extra == 0
 
 
+def test_audits_are_booked_as_proofs_alone() -> None:
+    """An audited tree sends the same votes and histograms as any other; bounds only share their messages."""
+    rows, case = make_rows(WIDE["binary"]), replace(WIDE["binary"], params={"n_estimators": 7, "max_depth": 3})
+    voting: dict[str, Any] = {"tree_learner": "voting", "n_workers": 3, "top_k": 1}
+    plain, audited = (train_on(rows, case, audit=audit, **voting).traffic.by_iteration for audit in (0, 5))
+    proofs = audited.pop("proofs")
+    assert audited == plain
+    assert [n > 0 for n in proofs] == [True, False, False, False, False, True, False]
+
+
 # What users see
 
 

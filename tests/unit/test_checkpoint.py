@@ -5,6 +5,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import warnings
 from dataclasses import replace
 from itertools import pairwise
@@ -109,7 +110,7 @@ STEPS = ["open", "write", "fsync", "replace", "folder"]
 def test_an_interrupted_write_leaves_a_good_file(written, monkeypatch, step, failure):
     calls = []
 
-    def fail(*_):
+    def fail(*_, **__):
         raise failure
 
     def failing_fsync(handle):
@@ -122,7 +123,7 @@ def test_an_interrupted_write_leaves_a_good_file(written, monkeypatch, step, fai
             patch.setattr("builtins.open", fail)
         elif step == "write":
             real_open = open
-            patch.setattr("builtins.open", lambda *arguments: Torn(real_open(*arguments), failure))
+            patch.setattr("builtins.open", lambda *args, **more: Torn(real_open(*args, **more), failure))
         elif step == "replace":
             patch.setattr(os, "replace", fail)
         else:
@@ -134,12 +135,32 @@ def test_an_interrupted_write_leaves_a_good_file(written, monkeypatch, step, fai
     if isinstance(failure, OSError):
         assert "(No space left on device), the one before it is still good; make" in str(error.value)
     is_litter_left = isinstance(failure, Crash) and step in ("write", "fsync", "replace")
-    assert set(os.listdir(written.folder)) == {FILE_NAME} | ({FILE_NAME + PARTIAL} if is_litter_left else set())
+    litter = set(os.listdir(written.folder)) - {FILE_NAME}
+    assert len(litter) == is_litter_left
+    assert all(re.fullmatch(rf"{FILE_NAME}\.[0-9a-f]{{16}}{PARTIAL}", name) for name in litter)
     saved = written.resume(mark_of(), Solo())
     assert saved.model == model_of(6 if step == "folder" else 3)
     assert os.listdir(written.folder) == [FILE_NAME]
     written.save(model_of(6), HISTORY, mark_of())
     assert written.load().model == model_of(6)
+
+
+def test_what_others_planted_is_neither_written_to_nor_removed(written):
+    victim = os.path.join(written.folder, "victim")
+    with open(victim, "w") as file:
+        file.write("precious")
+    stale, link, folder = (f"{written.path}.{digit * 16}{PARTIAL}" for digit in "012")
+    open(stale, "w").close()
+    os.symlink(victim, link)
+    os.symlink(victim, written.path + PARTIAL)  # the name that it had when it could be guessed
+    os.mkdir(folder)
+    written.resume(mark_of(), Solo())
+    assert not os.path.exists(stale)
+    written.save(model_of(6), HISTORY, mark_of())
+    assert written.load().model == model_of(6)
+    assert os.path.islink(link) and os.path.isdir(folder)
+    with open(victim) as file:
+        assert file.read() == "precious"
 
 
 class Torn:

@@ -179,7 +179,7 @@ def test_a_failed_fit_leaves_the_estimator_as_it_was():
 def test_parameters_are_checked_before_the_data():
     with pytest.raises(InvalidParameterError, match=r"num_leaves must be .*, got 1"):
         pvtree.GBDTClassifier(num_leaves=1).fit(None, None)
-    with pytest.raises(InvalidParameterError, match="tree_learner must be 'serial' or 'voting'"):
+    with pytest.raises(InvalidParameterError, match="tree_learner must be 'auto' or 'serial' or 'voting'"):
         pvtree.GBDTClassifier(tree_learner="vote").fit(None, None)
     with pytest.raises(InvalidParameterError, match="n_workers must be an integer from 1"):
         pvtree.RandomForestClassifier(n_workers=0).fit(None, None)

@@ -183,7 +183,7 @@ def test_names_aliases_and_directions():
 def test_wrong_names():
     with pytest.raises(InvalidParameterError, match="did you mean 'rmse'"):
         get_metric("rsme", "regression")
-    with pytest.raises(InvalidParameterError, match="choose one of l2, rmse, l1"):
+    with pytest.raises(InvalidParameterError, match="use one of l2, rmse, l1"):
         get_metric("auc", "regression")
     with pytest.raises(InvalidParameterError, match="ndcg@K"):
         get_metric("ndcg@0", "lambdarank")

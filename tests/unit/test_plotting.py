@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import pvtree
+from pvtree.comm.traffic import format_bytes
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError, MissingDependencyError
 from pvtree.tree_graph import draw
 
@@ -97,11 +98,19 @@ def test_traffic_adds_up():
     after = round(traffic.bytes_per_tree * 3 * 3) - by_tree.sum()
     assert 0 <= after < 100  # a last comparison of what was decided, after the last tree
     sent, votes = pvtree.plot_traffic(fitted)
-    handles, phases = sent.get_legend_handles_labels()
-    tops = handles[-1].get_data().values
-    assert set(phases) == set(traffic.by_iteration)
+    handles, labels = sent.get_legend_handles_labels()
+    drawn = dict(zip(labels, handles, strict=True))
+    tops = drawn[list(traffic.by_iteration)[-1]].get_data().values
+    assert labels == [*traffic.by_iteration, *(f"{p} once, {format_bytes(n)}" for p, n in traffic.before_trees.items())]
     unit = 1e3 if sent.get_ylabel().startswith("kB") else 1
     np.testing.assert_allclose(tops * unit, by_tree)
+    assert "bins" in traffic.before_trees
+    assert sum(traffic.before_trees.values()) + by_tree.sum() + after == traffic.total_bytes
+    bars = [drawn[f"{p} once, {format_bytes(n)}"][0] for p, n in traffic.before_trees.items()]
+    heights = [bar.get_height() * unit for bar in bars]
+    np.testing.assert_allclose(heights, list(traffic.before_trees.values()))
+    assert {bar.get_x() + bar.get_width() / 2 for bar in bars} == {0.0}
+    assert sent.get_xlim()[0] < 0 < sent.get_ylim()[1] < 2 * tops.max()  # higher bars do not flatten the iterations
     shares = votes.get_legend_handles_labels()[0][0].get_data().values
     np.testing.assert_allclose(shares, [100 * each.all / each.splits for each in fitted.votes_])
     with pytest.raises(InvalidDataError, match="Nothing was sent"):

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import pvtree
 from pvtree.comm.local import run
 from pvtree.dataset import make_shard, split_by_rows
 from pvtree.skew import Skew, SkewWarning, measure_skew, warn_if_skewed
@@ -71,7 +72,7 @@ def test_whoever_grows_trees_alone_is_warned_too():
     X, y = rng.normal(size=(300, 3)), np.sort(rng.normal(size=300))
     for learner in ("svore", "yu"):
         (warning,) = warning_of(X, y, 3, tree_learner=learner)
-        assert "their trees may fit their own rows only" in warning and "grows every tree on all rows" in warning
+        assert "their trees may fit their own rows only" in warning and "grow every tree on all rows" in warning
     assert warning_of(X, y, 3, tree_learner="data") == []
 
 
@@ -171,11 +172,25 @@ def test_the_sentence_names_what_differs_and_the_remedy():
     assert message == (
         "The workers hold different data, so that their votes may miss the best features (share of the variance that "
         "can lie between workers: the label (94%), column 'day' (94%), column 'month' (94%), column 'left' (94%) and "
-        "1 more column): shuffle the rows (sklearn.utils.shuffle) before training, or use tree_learner='data', "
-        "which does not vote."
+        "1 more column): shuffle the rows (sklearn.utils.shuffle) before training, or use tree_learner='exact_voting', "
+        "which proves every split, or 'data', which does not vote."
     )
     (message,) = warning_of(X[:, :2], noise, 4)
     assert "between workers: column 1 (94%)): shuffle" in message
+    (message,) = warning_of(X[:, :2], noise, 4, tree_learner="yu")
+    assert message.endswith("or use tree_learner='exact_voting' or 'data', which grow every tree on all rows.")
+
+
+@pytest.mark.parametrize("how", ["estimator", "train"])
+def test_the_line_that_called_fit_is_named(how):
+    X, y = np.arange(400.0).reshape(-1, 2), np.arange(200.0)
+    params = {"tree_learner": "voting", "n_workers": 2, "top_k": 1, "verbosity": 0}
+    with pytest.warns(SkewWarning, match="exact_voting") as heard:
+        if how == "train":
+            pvtree.train(params, pvtree.Dataset(X, y), 1)
+        else:
+            pvtree.GBDTRegressor(n_estimators=1, **params).fit(X, y)
+    assert [each.filename for each in heard] == [__file__]
 
 
 def test_only_voting_workers_are_warned():

@@ -182,7 +182,15 @@ def test_all_workers_tell_the_same_error(changes, sentence):
 def test_serial_is_for_one_worker():
     X, y = table()
     with pytest.raises(InvalidParameterError, match="tree_learner='serial' trains on one worker, but there are 2"):
-        fit_spread(lambda: GBDTRegressor(**SMALL), [100], X, y)
+        fit_spread(lambda: GBDTRegressor(tree_learner="serial", **SMALL), [100], X, y)
+
+
+def test_workers_have_a_learner_by_default():
+    X, y = table()
+    whole = GBDTRegressor(**SMALL).fit(X, y)
+    for fitted in fit_spread(lambda: GBDTRegressor(top_k=1, **SMALL), [100], X, y):
+        assert fitted.model_.to_json() == whole.model_.to_json()
+        assert len(fitted.certificates_) == len(whole.model_.trees)
 
 
 def test_one_class_in_all():

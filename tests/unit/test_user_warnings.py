@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
-from pvtree import GBDTRegressor
+from pvtree import GBDTRanker, GBDTRegressor
 from pvtree.user_warnings import listening
 
 
@@ -14,11 +14,19 @@ def complain():
     warnings.warn("the same sentence in the same place", UserWarning, stacklevel=1)
 
 
-def test_the_line_that_called_fit_is_named():
+@pytest.mark.parametrize(
+    ("estimator", "changes", "y", "sentence"),
+    [
+        (GBDTRegressor, {"subsample": 0.5}, lambda X: X[:, 0], "subsample does nothing"),
+        (GBDTRegressor, {}, lambda X: X[:, :1], "A column-vector y"),
+        (GBDTRanker, {}, lambda X: np.arange(len(X)) % 3, "as one query"),
+    ],
+)
+def test_the_line_that_called_fit_is_named(estimator, changes, y, sentence):
     X = np.random.default_rng(0).normal(size=(50, 2))
-    model = GBDTRegressor(n_estimators=1, subsample=0.5, verbosity=0)
-    with pytest.warns(UserWarning, match="subsample does nothing") as heard:
-        model.fit(X, X[:, 0])
+    model = estimator(n_estimators=1, verbosity=0, **changes)
+    with pytest.warns(UserWarning, match=sentence) as heard:
+        model.fit(X, y(X))
     assert heard[0].filename == __file__
 
 

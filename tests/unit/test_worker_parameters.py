@@ -54,7 +54,7 @@ def test_feature_is_another_word_for_attribute(estimator: Any) -> None:
 
 @pytest.mark.parametrize("name", ["Voting", "pv", "features", ""])
 def test_other_words_are_refused(name: str) -> None:
-    with pytest.raises(InvalidParameterError, match="'serial' or 'voting' or 'exact_voting' or 'data'"):
+    with pytest.raises(InvalidParameterError, match="'auto' or 'serial' or 'voting' or 'exact_voting' or 'data'"):
         fit(pvtree.GBDTClassifier, tree_learner=name)
 
 
@@ -105,7 +105,7 @@ def test_with_all_bins_quantized_is_data_parallel() -> None:
 def test_workers_that_do_nothing_are_told_once(estimator: Any) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model = fit(estimator, n_workers=3)
+        model = fit(estimator, tree_learner="serial", n_workers=3)
     (warning,) = caught
     assert warning.category is UserWarning
     assert str(warning.message).startswith("n_workers does nothing while tree_learner is 'serial'")
@@ -115,6 +115,15 @@ def test_workers_that_do_nothing_are_told_once(estimator: Any) -> None:
         warnings.simplefilter("error")
         fit(estimator, n_workers=1)
         fit(estimator, tree_learner="data", n_workers=3)
+
+
+@pytest.mark.parametrize("estimator", ALL)
+def test_workers_find_splits_by_exact_voting_unless_told_otherwise(estimator: Any) -> None:
+    alone, shared = fit(estimator), fit(estimator, n_workers=3, top_k=1)
+    assert alone.tree_learner == shared.tree_learner == "auto"
+    assert alone.model_.to_json() == shared.model_.to_json()
+    assert (alone.certificates_, len(shared.certificates_)) == (None, len(shared.model_.trees))
+    assert shared.traffic_.total_bytes > 0 == alone.traffic_.total_bytes
 
 
 # What a fit tells afterwards

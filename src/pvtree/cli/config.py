@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections.abc import Iterable
 from typing import Any
@@ -11,6 +10,7 @@ import click
 
 from pvtree.aliases import SYNONYMS, synonym
 from pvtree.cli.commands import COMMANDS, cli
+from pvtree.suggestions import closest
 
 
 def read_config(ctx: click.Context, _option: click.Parameter, path: str | None) -> None:
@@ -80,9 +80,9 @@ def _check_keys(given: Iterable[str], known: Iterable[str], where: str) -> None:
 def _hint(word: str, known: Iterable[str]) -> str:
     known = sorted({each.replace("_", "-") for each in known})
     right = synonym(word.replace("-", "_"), SYNONYMS)  # a name that another library has
-    near = [name for name in known if right is not None and name == right.replace("_", "-")]
-    near = near or difflib.get_close_matches(word.replace("_", "-"), known, 1)
-    return f"did you mean {near[0]!r}?" if near else f"it may have {', '.join(known[:40])}."
+    is_known = right is not None and right.replace("_", "-") in known
+    near = str(right).replace("_", "-") if is_known else closest(word, known)
+    return f"did you mean {near!r}?" if near else f"it may have {', '.join(known[:40])}."
 
 
 def _as_option(value: Any, option: click.Parameter) -> Any:

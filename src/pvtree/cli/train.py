@@ -80,7 +80,7 @@ def train(quiet: bool, **options: Any) -> None:
     Parquet and CSV files are read in a stream. Under mpiexec all ranks train together, each on some of the rows:
 
     \b
-    mpiexec -n 8 pvtree train --tree-learner voting --data DIR --label y --task regression
+    mpiexec -n 8 pvtree train --data DIR --label y --task regression
     """
     order = Order(**{name: options.pop(name) for name in Order.__dataclass_fields__})
     given = {name: value for name, value in options.items() if value is not None}
@@ -88,10 +88,10 @@ def train(quiet: bool, **options: Any) -> None:
     if quiet:
         given["verbosity"] = 0
     size = n_ranks()
-    if size > 1 and given.get("tree_learner", "serial") == "serial":
+    if size > 1 and given.get("tree_learner") == "serial":
         raise click.UsageError(
             f"mpiexec has started {size} ranks, but tree learner 'serial' trains on one; "
-            "add --tree-learner voting, or data for the model of one machine."
+            "leave --tree-learner out for the model of one machine, or use voting for the least traffic."
         )
     if size > 1 and "n_workers" in given:
         raise click.UsageError("--workers makes virtual machines in one process; leave it out under mpiexec.")
@@ -163,8 +163,10 @@ def check_target(path: str) -> None:
 
 
 def summary(estimator: Any, order: Order, n_rows: int, n_ranks: int, seconds: float) -> str:
-    model, learner = estimator.model_, estimator.tree_learner
-    n_workers = n_ranks if n_ranks > 1 else estimator.n_workers
+    from pvtree.params import learner_for
+
+    model, n_workers = estimator.model_, n_ranks if n_ranks > 1 else estimator.n_workers
+    learner = learner_for(estimator.tree_learner, n_workers)
     workers = "" if learner == "serial" else f" by {learner} on {n_workers} worker{'s' * (n_workers > 1)}"
     lines = [
         f"{len(model.trees)} trees of {n_rows:,} rows x {model.n_features} columns{workers} in {seconds:.1f} s "

@@ -42,6 +42,11 @@ class Traffic:
         self._calls[phase] += 1
         self._seconds[phase] += seconds
 
+    def rebook(self, n_bytes: int, booked: str, phase: str) -> None:
+        """Bytes of ``phase`` that travelled in a message of the phase ``booked``; the call remains that one's."""
+        self._bytes[booked] -= n_bytes
+        self._bytes[phase] += n_bytes
+
     def __getitem__(self, phase: str) -> PhaseTraffic:
         return PhaseTraffic(self._bytes[phase], self._calls[phase], self._seconds[phase])
 
@@ -73,17 +78,29 @@ class Traffic:
 class TrafficReport:
     """The traffic of all workers of one training."""
 
-    bytes_per_tree: float  # sent by the average worker, without what went out before the first tree
+    bytes_per_tree: float  # sent by the average worker, without bytes_before_trees
     total_bytes: int  # sent by all workers together, from the first to the last byte
     calls_per_tree: float  # collectives of one worker, without those before the first tree
     seconds_waiting: float  # the average worker stood so long in collectives
     by_phase: dict[str, PhaseTraffic]  # bytes of all workers, calls of one, seconds of the average worker
     # Of each phase that sent something: the bytes of all workers together in every iteration of this training.
     by_iteration: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    # Of each phase that sent something before the first tree: the bytes of all workers together.
+    before_trees: dict[str, int] = field(default_factory=dict)
+    n_workers: int = 1
+
+    @property
+    def bytes_before_trees(self) -> float:
+        """What the average worker sent once, before the first tree."""
+        return sum(self.before_trees.values()) / self.n_workers
 
     def __str__(self) -> str:
+        once = ""
+        if self.before_trees:
+            phases = ", ".join(self.before_trees)
+            once = f"{format_bytes(self.bytes_before_trees)} per worker before the first tree ({phases}), "
         return (
-            f"{format_bytes(self.bytes_per_tree)} sent per worker and tree in {self.calls_per_tree:.1f} calls, "
+            f"{format_bytes(self.bytes_per_tree)} sent per worker and tree in {self.calls_per_tree:.1f} calls, {once}"
             f"{format_bytes(self.total_bytes)} by all workers in all, {self.seconds_waiting:.2f} s waiting\n"
             f"{phase_table(self.by_phase)}"
         )
@@ -96,7 +113,7 @@ def report(
 ) -> TrafficReport:
     """Add up the ledgers of all workers; every worker must call it, and all get the same report.
 
-    ``before_trees`` is the snapshot taken before the first tree: bins and initial scores are not the trees' cost.
+    ``before_trees`` is the snapshot taken before the first tree: bins and initial scores are reported apart.
     ``after_iterations`` are those taken after each iteration.
     """
     now = comm.traffic.snapshot()
@@ -122,6 +139,12 @@ def report(
             for phase, sent in zip(PHASES, np.transpose(by_iteration), strict=True)
             if np.any(sent)
         },
+        before_trees={
+            phase: sent
+            for phase, sent in zip(PHASES, (everything - trees)[:, :, 0].sum(axis=0).tolist(), strict=True)
+            if sent
+        },
+        n_workers=comm.size,
     )
 
 

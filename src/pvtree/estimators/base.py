@@ -131,7 +131,7 @@ class Estimator(BaseEstimator, metaclass=RightNames):
         if values["audit"] and values["tree_learner"] != "voting":
             return ["audit does nothing unless tree_learner is 'voting'; 'exact_voting' proves every split."]
         if values["n_workers"] > 1 and values["tree_learner"] == "serial":
-            return ["n_workers does nothing while tree_learner is 'serial'; set tree_learner='voting' to share rows."]
+            return ["n_workers does nothing while tree_learner is 'serial'; leave tree_learner out to share the rows."]
         return []
 
     @lazy_on_dask

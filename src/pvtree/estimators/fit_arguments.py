@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from pvtree.aliases import synonym
 from pvtree.errors import InvalidParameterError
+from pvtree.suggestions import closest
 
 _INSTEAD = {
     **dict.fromkeys(
@@ -37,5 +37,5 @@ def _remedy(name: str, fit: Callable[..., Any], parameters: Collection[str]) -> 
         return f"it is a parameter, to be given before: set_params({right}=...)."
     signature = inspect.signature(fit).parameters.values()
     known = [each.name for each in signature if each.name != "self" and each.kind is not each.VAR_KEYWORD]
-    close = difflib.get_close_matches(name.lower(), known, n=1)
-    return f"did you mean {close[0]}?" if close else f"its arguments are {', '.join(known)}."
+    near = closest(name, known)
+    return f"did you mean {near}?" if near else f"its arguments are {', '.join(known)}."

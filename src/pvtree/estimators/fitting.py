@@ -27,7 +27,7 @@ from pvtree.estimators.eval_arguments import (
     read_metrics,
 )
 from pvtree.estimators.fit_arguments import refuse_unknown
-from pvtree.params import RULES, Rule, integer, make_params, positive
+from pvtree.params import RULES, Rule, integer, learner_for, make_params, positive, refuse_serial
 from pvtree.user_warnings import warn_user
 
 if TYPE_CHECKING:
@@ -194,7 +194,8 @@ class Fitting(Estimator):
             values["categorical_feature"] = request.categorical_feature
         if request.early_stopping_rounds is not None:
             values["early_stopping_rounds"] = request.early_stopping_rounds
-        self._check_workers(values, comm)
+        refuse_serial(values["tree_learner"], comm.size)
+        values["tree_learner"] = learner_for(values["tree_learner"], max(comm.size, values["n_workers"]))
         data = self._read_training(given, values, start, request.feature_name, comm)
         task = self._task(data.n_classes)
         values = self._trained_with(values, data.n_classes)
@@ -259,13 +260,6 @@ class Fitting(Estimator):
     def _settled(self) -> dict[str, Any]:
         """Fields of Params that are no parameters of this estimator."""
         return {}
-
-    def _check_workers(self, values: dict[str, Any], comm: Communicator) -> None:
-        if comm.size > 1 and values["tree_learner"] == "serial":
-            raise InvalidParameterError(
-                f"tree_learner='serial' trains on one worker, but there are {comm.size}; "
-                "use tree_learner='voting', or 'exact_voting' or 'data' for the model of one machine."
-            )
 
     def _read_training(
         self, given: Given, values: dict[str, Any], start: Model | None, names: Any, comm: Communicator

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -20,6 +19,7 @@ from pvtree.estimators.fitting import Fitting, Request, told
 from pvtree.estimators.tasks import Classifier, Regressor, Values
 from pvtree.params import RULES, objective
 from pvtree.public import public
+from pvtree.user_warnings import warn_user
 
 if TYPE_CHECKING:
     from pvtree.estimators.reading import Given
@@ -56,7 +56,7 @@ class _GBDT(Fitting):
         random_state: Any = None,
         n_jobs: int | None = None,
         verbosity: int = 1,
-        tree_learner: str = "serial",
+        tree_learner: str = "auto",
         top_k: int | str = 20,
         election_size: float = 2.0,
         quantized_bins: float = 0.1,
@@ -174,7 +174,7 @@ class GBDTRanker(_GBDT, Values):
         random_state: Any = None,
         n_jobs: int | None = None,
         verbosity: int = 1,
-        tree_learner: str = "serial",
+        tree_learner: str = "auto",
         top_k: int | str = 20,
         election_size: float = 2.0,
         quantized_bins: float = 0.1,
@@ -194,8 +194,7 @@ class GBDTRanker(_GBDT, Values):
             return given
         if comm.size > 1:
             raise InvalidDataError("Ranking on several workers needs the queries; pass group or qid to fit.")
-        message = "All rows are ranked as one query; pass group (sizes of queries) or qid (query ids)."
-        warnings.warn(message, UserWarning, stacklevel=5)
+        warn_user("All rows are ranked as one query; pass group (sizes of queries) or qid (query ids).")
         return replace(given, qid=np.zeros(inputs.read_table(given.X).shape[0], np.int64))
 
     def fit(

@@ -14,11 +14,11 @@ from pvtree import inputs
 from pvtree.agreement import all_or_none
 from pvtree.comm import Communicator
 from pvtree.comm import dask as engine
-from pvtree.dask_data import NOT_BY_ROW, Part, align, check_rows, get_client, is_collection, n_rows, place
+from pvtree.dask_data import NOT_BY_ROW, Part, align, check_rows, get_client, is_collection, n_parts, n_rows, place
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError, PvtreeError
 from pvtree.estimators.eval_arguments import Evaluation, given_sets
 from pvtree.estimators.reading import Given
-from pvtree.params import make_params
+from pvtree.params import make_params, refuse_serial
 from pvtree.stacked import Stacked
 from pvtree.user_warnings import Heard, listening, warn_user
 
@@ -75,6 +75,7 @@ def fit_on_dask(estimator: Fitting, given: Given, request: Request) -> Fitted:
     engine.check(client, [client.scheduler.address], request.timeout)  # before anything is computed
     sets = given_sets(request.evaluation, given)
     by_column = [columns_of(each) for each in (given, *sets.values())]
+    refuse_serial(estimator.tree_learner, min(len(client.nthreads()), n_parts(by_column[0]["X"])))
     order: Any = packed(estimator, request, sets, by_column)
     with engine.outside_the_pool():
         held = spread(client, by_column)

@@ -25,8 +25,8 @@ from pvtree.arrow_columns import (
     count_categories,
     integers,
     is_category,
-    is_wide_integer,
     is_text,
+    is_wide_integer,
     load_pyarrow,
     pandas_marks,
 )

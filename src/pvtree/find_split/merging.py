@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pvtree.frontier import Frontier
 
 _NOTHING = np.empty(0, np.int64)
+LENGTH_BYTES = 4  # in front of what travels along with histograms
 
 
 class Elected(NamedTuple):
@@ -57,7 +58,7 @@ class Merging:
     ) -> list[np.ndarray]:
         """Merge and scan: the frontier's candidates are then the best splits of this worker's features.
 
-        ``along`` are bytes for each worker that go in the same messages. Returns those that came along.
+        ``along`` are proofs for each worker that go in the same messages. Returns those that came along.
         """
         items = self._plan(frontier, elected)
         brought = self._send(frontier, items, "histograms", along)
@@ -86,6 +87,8 @@ class Merging:
         brought: list[np.ndarray] = []
         if along is not None:
             brought, received = map(list, zip(*map(without_passenger, received), strict=True))
+            n_along = sum(LENGTH_BYTES + len(each) for to, each in enumerate(along) if to != self.rank)
+            self.exchange.comm.traffic.rebook(n_along, phase, "proofs")
         received[self.rank] = own
         post.read(received)
         return brought
@@ -136,10 +139,10 @@ class Merging:
 
 def with_passenger(passenger: np.ndarray, message: np.ndarray) -> np.ndarray:
     """One message of two: the length of the first in four bytes, then both."""
-    length = np.array([len(passenger)], np.uint32).view(np.uint8)
+    length = np.array([len(passenger)], np.uint32).view(np.uint8)  # (LENGTH_BYTES,)
     return np.concatenate((length, passenger, message))
 
 
 def without_passenger(message: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    stop = 4 + int(message[:4].view(np.uint32)[0])
-    return message[4:stop], message[stop:]
+    stop = LENGTH_BYTES + int(message[:LENGTH_BYTES].view(np.uint32)[0])
+    return message[LENGTH_BYTES:stop], message[stop:]

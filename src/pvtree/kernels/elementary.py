@@ -3,6 +3,7 @@ not depend on which rows fall into a loop's remainder. No branches: LLVM vectori
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numba
@@ -10,6 +11,8 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
+
+from pvtree.kernels.jit import enable_cache
 
 LN2_HIGH = 0.6931471805598903  # 42 bits of ln 2, so that k * LN2_HIGH is exact for every exponent k
 LN2_LOW = 5.497923018708371e-14
@@ -26,8 +29,11 @@ TWO_52_BITS = np.int64(0x4330000000000000)
 SMALLEST_NORMAL = 2.0**-1022
 
 
-# A loop that calls one of these is vectorised only if the call disappears, whatever LLVM thinks of its cost.
-inlined = numba.njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+def inlined(function: Callable[..., Any]) -> Any:
+    """A loop that calls one of these is vectorised only if the call disappears, whatever LLVM thinks of its cost."""
+    kernel = numba.njit(nogil=True, error_model="numpy", forceinline=True)(function)
+    enable_cache(kernel)
+    return kernel
 
 
 @intrinsic

@@ -10,6 +10,8 @@ from numba import carray, njit
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from pvtree.kernels.jit import enable_cache
+
 _INT64 = ir.IntType(64)
 
 # Gives the core to another thread when waiting takes long; the symbol is part of every C library.
@@ -84,7 +86,9 @@ def _view(dtype):
         """The array at ``address``, which its owner in Python keeps alive."""
         return carray(_pointer(address), shape, dtype)
 
-    return njit(inline="always", cache=True, nogil=True)(view)
+    kernel = njit(inline="always", nogil=True)(view)
+    enable_cache(kernel)
+    return kernel
 
 
 # Kernels with dozens of arrays get one record of addresses: passing that many arrays through every call would

@@ -1,0 +1,36 @@
+"""The name that a misspelt one probably stands for. A wrong guess is worse than none: only slips count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+# A slip in three letters, and two at most: further off lie other words, such as random_state for warm_start.
+_LETTERS_A_SLIP, _MOST_SLIPS = 3, 2
+
+
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """The known name with the fewest slips; None if none is near. Capitals do not count, nor - for _."""
+    given = _plain(word)
+    most = min(_MOST_SLIPS, len(given) // _LETTERS_A_SLIP)
+    slips, name = min(((n_slips(given, _plain(name)), name) for name in known), default=(most + 1, ""))
+    return name if slips <= most else None
+
+
+def n_slips(word: str, meant: str) -> int:
+    """Letters wrong, missing or too many, and neighbours swapped (optimal string alignment)."""
+    # Rows of the table [letters of word, letters of meant]: the last but one, and the last.
+    before, last = [0] * (len(meant) + 1), list(range(len(meant) + 1))
+    for i, pair in enumerate(pairwise(" " + word), 1):
+        row = [i]
+        for j, other in enumerate(pairwise(" " + meant), 1):
+            best = min(last[j] + 1, row[j - 1] + 1, last[j - 1] + (pair[1] != other[1]))
+            if i > 1 < j and pair == other[::-1]:
+                best = min(best, before[j - 2] + 1)
+            row.append(best)
+        before, last = last, row
+    return last[-1]
+
+
+def _plain(word: str) -> str:
+    return word.lower().replace("-", "_")
