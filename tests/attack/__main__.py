@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import secrets
 import shutil
 import sys
@@ -41,10 +42,14 @@ def main(cases: tuple[str, ...], minutes: float, kinds: tuple[str, ...], seed: i
         results = list(watched(endless(chosen, seed, time.monotonic() + 60 * minutes), minutes, jobs))
         click.echo(table(results))
     failed = [result for result in results if result.verdict == "failed"]
+    by_cause: dict[str, list[Result]] = {}
     for result in failed:
-        click.echo(f"FAILED {result.command}: {summary(result)}")
+        by_cause.setdefault(cause(result), []).append(result)
+    for text, alike in by_cause.items():
+        more = f" (and {len(alike) - 1} more)" if len(alike) > 1 else ""
+        click.echo(f"FAILED {alike[0].command}{more}: {text}")
     if failed:
-        click.echo(f"What failed is in {SAVED}/.")
+        click.echo(f"What failed is in {SAVED}/, each with the command that repeats it.")
     sys.exit(bool(failed))
 
 
@@ -88,10 +93,14 @@ def save(result: Result) -> None:
     (folder / "failure.txt").write_text(f"{result.command}\n\n{result.detail}\n", errors="backslashreplace")
 
 
-def summary(result: Result) -> str:
-    """The last line of a traceback, or the first of what the parent saw."""
-    lines = [line for line in result.detail.splitlines() if line.strip()] or [""]
-    return (lines[-1] if lines[0].startswith("Traceback") else lines[0])[:200]
+def cause(result: Result) -> str:
+    """What was raised or seen, and the package's line nearest to it: cases of one cause are told once."""
+    lines = [line.strip() for line in result.detail.splitlines() if line.strip()] or [""]
+    what = lines[-1] if lines[0].startswith("Traceback") else lines[0]
+    places = re.findall(r'File "[^"]*/src/(\S+)", line (\d+)', result.detail)
+    is_trace_of_error = lines[0].startswith("Traceback")  # else by faulthandler, the innermost first
+    where = places[-1 if is_trace_of_error else 0] if places else (result.kind, "")
+    return f"{re.sub(r'[0-9]+', 'N', what)[:160]} [{':'.join(filter(None, where))}]"
 
 
 def table(results: list[Result]) -> str:

@@ -15,7 +15,7 @@ import samples
 import scipy.sparse
 from case import Broken, Case
 from mutations import REAL, TEXTS, WHOLE
-from odd_tables import ODD, odd_array, odd_arrow, odd_frame, odd_sparse
+from odd_tables import ODD, made, odd_array, odd_arrow, odd_frame, odd_sparse
 
 import pvtree
 from pvtree.errors import PvtreeError
@@ -48,7 +48,7 @@ def odd_target(case: Case, y: np.ndarray) -> Any:
         lambda: case.choose(ODD),
         lambda: scipy.sparse.csr_matrix(y.astype(float).reshape(-1, 1)),
     ]
-    return _made(case, ways, y)
+    return made(case.choose(ways), y)
 
 
 def odd_weight(case: Case, n: int) -> Any:
@@ -63,7 +63,7 @@ def odd_weight(case: Case, n: int) -> Any:
         lambda: ones.tolist(),
         lambda: case.choose(ODD),
     ]
-    return _made(case, ways, ones)
+    return made(case.choose(ways), ones)
 
 
 def odd_queries(case: Case, n: int) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def odd_queries(case: Case, n: int) -> dict[str, Any]:
         lambda: {"group": [n], "qid": whole},
         lambda: {},
     ]
-    return _made(case, ways, {"group": [n]})
+    return made(case.choose(ways), {"group": [n]})
 
 
 def odd_evaluation(case: Case, X: Any, y: Any) -> dict[str, Any]:
@@ -111,31 +111,14 @@ def odd_evaluation(case: Case, X: Any, y: Any) -> dict[str, Any]:
         lambda: {"timeout": case.choose(ODD), "checkpoint_freq": case.choose(ODD)},
         lambda: {"verbose": case.choose(ODD)},
     ]
-    return _made(case, ways, {})
-
-
-def _made(case: Case, ways: list[Callable[[], Any]], otherwise: Any) -> Any:
-    """One of them, or the good one where numpy, pandas or Arrow cannot make it."""
-    try:
-        with np.errstate(all="ignore"):
-            return case.choose(ways)()
-    except (
-        ValueError,
-        TypeError,
-        OverflowError,
-        AttributeError,
-        IndexError,
-        pa.ArrowException,
-        pl.exceptions.PolarsError,
-    ):
-        return otherwise
+    return made(case.choose(ways), {})
 
 
 # Parameters
 
-NUMERIC = ["learning_rate", "num_leaves", "max_depth", "min_child_samples", "min_child_weight", "reg_alpha", "reg_lambda",
-           "min_split_gain", "subsample", "subsample_freq", "colsample_bytree", "colsample_bynode", "max_bin", "top_k",
-           "election_size", "quantized_bins", "audit", "random_state", "lambdarank_truncation_level", "max_features",
+NUMERIC = ["learning_rate", "num_leaves", "max_depth", "min_child_samples", "min_child_weight", "reg_alpha",
+           "reg_lambda", "min_split_gain", "subsample", "subsample_freq", "colsample_bytree", "colsample_bynode", "max_bin",
+           "top_k", "election_size", "quantized_bins", "audit", "random_state", "lambdarank_truncation_level", "max_features",
            "early_stopping_rounds"]  # fmt: skip
 LIMITS: list[Any] = [0, 1, 2, 3, 255, 256, 0.5, 1.0, 1e-9, 1e9, -1e-9, np.nextafter(1, 2), np.int8(3), np.float32(0.5)]
 LISTED: dict[str, list[Any]] = {
@@ -224,7 +207,7 @@ def fit(case: Case, odd_table: Callable[[Case, np.ndarray], Any]) -> None:
     more: dict[str, Any] = {"group": samples.GROUP} if name == "GBDTRanker" else {}
     target: Any = y
     if case.happens(0.85):
-        rows = odd_table(case, X)
+        rows = made(lambda: odd_table(case, X), X)
     if case.happens(0.2):
         target = odd_target(case, y)
     elif not case.is_untouched and getattr(rows, "shape", (0,)) and hasattr(rows, "shape"):
@@ -324,7 +307,7 @@ def predict(case: Case) -> None:
     X: Any = samples.frame() if name == "categories" else samples.matrix()
     if not case.is_untouched:
         make = case.choose([odd_array, odd_frame, odd_arrow, odd_sparse])
-        X = X if case.happens(0.3) else make(case, samples.matrix())
+        X = X if case.happens(0.3) else made(lambda: make(case, samples.matrix()), X)
     arguments: dict[str, Any] = {}
     for key in ("num_iteration", "start_iteration", "raw_score", "pred_leaf", "pred_contrib"):
         if case.happens(0.3):

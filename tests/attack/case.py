@@ -61,7 +61,7 @@ def judge(run: Callable[[Case], None], case: Case) -> tuple[str, str]:
     """("accepted" or "refused" or "failed", what was raised).
 
     Only the package's own errors count as refusals. No standard exception does: no case calls with a wrong signature,
-    so that even a TypeError must be an InvalidTypeError. MemoryError is what the limit of a case looks like from inside.
+    so that even a TypeError must be an InvalidTypeError. A MemoryError is what a case's limit looks like from inside.
     """
     try:
         run(case)

@@ -72,6 +72,7 @@ def run(kind: str, seed: int, folder: Path, watchdog: Watchdog) -> tuple[str, st
     """A case in a folder that holds nothing else."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
+    gc.freeze()  # what is there already is not looked at again
     os.chdir(folder)  # relative names in hostile input stay in here
     with (folder / "crash.txt").open("w") as file, watchdog.watching(file), limited_memory(MEMORY_LIMIT):
         verdict = judge(KINDS[kind], Case(kind, seed, folder))
@@ -85,7 +86,6 @@ def main() -> None:
     warnings.simplefilter("ignore")
     sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     watchdog = Watchdog(seconds)
-    gc.freeze()
     with contextlib.suppress(EOFError):  # the parent has gone or has no more cases
         while True:
             kind, seed = pipe.recv()

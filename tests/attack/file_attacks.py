@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import samples
 from case import Broken, Case
-from mutations import OF_BYTES, OF_TEXT, change_document, change_number, flip, hostile_value, several
-from odd_tables import odd_column
+from mutations import OF_BYTES, OF_TEXT, change_document, change_lines, change_number, flip, hostile_value, several
+from odd_tables import made, odd_column
 from uses import command, fit_rows, use_json_model, use_lightgbm_model, use_table
 
 import pvtree
@@ -128,7 +128,8 @@ def parquet_types(case: Case) -> None:
     if case.happens(0.2):
         rows = rows.slice(0, case.choose([0, 1, 2]))
     task = "regression" if case.happens(0.5) else "classification"
-    use_table(case.write("data.parquet", samples.as_parquet(rows)), task, label="y")
+    data = made(lambda: samples.as_parquet(rows), samples.as_parquet(samples.arrow_table()))
+    use_table(case.write("data.parquet", data), task, label="y")
 
 
 # Options and checkpoints
@@ -138,7 +139,9 @@ LONG = re.compile(rb"^(n-estimators|workers)\s*=\s*\+?\d{2,}", re.MULTILINE)  # 
 
 def config(case: Case) -> None:
     case.write("data.csv", samples.csv())
-    text = several(case, samples.CONFIG.encode(), [change_number, *OF_TEXT, change_value])
+    text = several(
+        case, samples.CONFIG.encode(), [change_value, change_value, change_number, change_lines, case.choose(OF_TEXT)]
+    )
     text = LONG.sub(rb"\1 = 9", text)
     path = case.write("config.toml", text)
     command("train", "--config", str(path))

@@ -147,11 +147,11 @@ HOSTILE: dict[str, Hostile] = {
     "column-1e9.svm": Hostile("a column of 1e9 asks for memory for as many columns", may_pass=True),
     "csr-index-beyond": Hostile("an index of 10^6 in a matrix of 5 columns", use=_broken_csr(10**6)),
     "csr-index-negative": Hostile("an index of -3", use=_broken_csr(-3)),
-    "shared-set.txt": Hostile("2000 splits name one set of 2^20 codes: gigabytes from a file of 0.4 MB", make=_shared_set),
+    "shared-set.txt": Hostile("2000 splits name one set of 2^20 codes: gigabytes from 0.4 MB", make=_shared_set),
     "many-outputs.txt": Hostile("num_tree_per_iteration=2147483646 asks for as many outputs"),
     "leading-zeros.txt": Hostile("a count of 24 digits, of which the first 12 are zeros, asks for 7 TiB"),
     "many-leading-zeros.txt": Hostile(
-        "a count of 5,000 digits is more than int() reads", make=lambda: _stump(max_feature_idx="0" * 5000 + "1").encode()
+        "a count of 5,000 digits, more than int() reads", make=lambda: _stump(max_feature_idx="0" * 5000 + "1").encode()
     ),
     "repeated-leaf-value.txt": Hostile("leaf_value= is there twice: what a scanner reads is not what is used"),
     "repeated-num-leaves.txt": Hostile("num_leaves= is there twice"),

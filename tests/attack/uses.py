@@ -30,7 +30,7 @@ def use_json_model(path: Path) -> None:
     by_command = [["inspect", "--tree", "0"], ["inspect", "--json"]]
     if model.n_features <= WIDE:
         data = write_rows(model, path.parent)
-        by_command += [["predict", "--data", data], ["predict", "--data", data, "--probabilities"]]
+        by_command += [["predict", "--data", data], ["predict", "--data", data, "--proba"]]
     for arguments in by_command:
         with suppress(PvtreeError):
             command(*arguments, "--model", str(path))
