@@ -7,7 +7,7 @@ piece of memory; columns are read from it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -143,7 +143,9 @@ def is_arrow(X: Any) -> bool:
 def _checked_names(given: Any, own: tuple[str, ...] | None, n_features: int) -> tuple[str, ...] | None:
     if given is None or (isinstance(given, str) and given == "auto"):
         return own
-    if isinstance(given, str) or not all(isinstance(name, str) for name in given) or len(set(given)) != n_features:
+    is_list = isinstance(given, Iterable) and not isinstance(given, str) and getattr(given, "ndim", 1) == 1
+    given = list(given) if is_list else []
+    if not all(isinstance(name, str) for name in given) or len(set(given)) != n_features:
         raise InvalidDataError(
             f"feature_name must be 'auto' or a list of {n_features} different strings, one for each column of X."
         )

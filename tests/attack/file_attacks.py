@@ -162,7 +162,7 @@ def change_value(case: Case, data: bytes) -> bytes:
         b"qid",
     ]
     values = [b"[]", b"[[]]", b"{}", b"{a = {b = 1}}", b"true", b"1979-05-27", b"nan", b"''", b"[1, 'a']", b"-1", b"0",
-              b"'data.csv'", b"'a,b'", b"'\\u0000'", b"07:32:00", b"1e400"]  # fmt: skip
+              b"'data.csv'", b"'a,b'", b'"\\u0000"', b"07:32:00", b"1e400"]  # fmt: skip
     key = case.choose(keys)
     lines = [line for line in lines if not line.startswith(key + b" ")]
     lines.insert(min(2, len(lines)), key + b" = " + case.choose(values))
