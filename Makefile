@@ -11,7 +11,7 @@ SOURCES := $(shell find src -name '*.py')
 BENCH := --output docs/benchmarks.md --summary README.md
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit format bench paper docs interop clean
+.PHONY: help demo test lint types unit fuzz format bench paper docs interop clean
 
 help:  ## Show these lines
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ types: $(VENV)/.test-installed  ## Check types with mypy
 # first; by the number of tests, as is usual, they would come last, one after the other.
 unit: $(VENV)/.test-installed  ## Run the tests
 	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+
+fuzz: $(VENV)/.test-installed  ## Attack with hostile input for MINUTES=30, with fresh seeds; failures go to build/fuzz
+	@$(BIN)/python tests/attack --minutes $(or $(MINUTES),30)
 
 format: $(VENV)/.test-installed  ## Let ruff format the code and fix what it can
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .

@@ -64,6 +64,9 @@ def made(tmp_path_factory):
     (folder / "good.dat").write_text("")
     (folder / "bad.toml").write_text("rows = ")
     (folder / "unknown.toml").write_text("[plan]\nrowz = 5\n")
+    for name, line in {"float": "n-estimators = 2.5", "endless": "num-leaves = inf", "path": "model = 1.5"}.items():
+        (folder / f"{name}.toml").write_text(f"{line}\n[train]\ntask = 'regression'\nlabel = 'y'\ndata = 'good.csv'\n")
+    (folder / "time.toml").write_text("rows = 07:32:00\n")
     (folder / "nothing").mkdir()
     main([*TRAIN[:-1], f"--data={folder / 'good.parquet'}", f"--model={folder / 'model.json'}"])
     (folder / "damaged.json").write_text((folder / "model.json").read_text()[:-50])
@@ -127,6 +130,9 @@ CASES = [
     *[([*command, "--config=nowhere.toml"], "nowhere.toml cannot be read") for command in (PREDICT, INSPECT, PLAN)],
     ([*PLAN, "--config=bad.toml"], "bad.toml is no TOML"),
     ([*PLAN, "--config=unknown.toml"], "key 'rowz'; did you mean 'rows'"),
+    (["train", "--config=float.toml"], "'2.5' is not a valid integer"),
+    (["train", "--config=endless.toml"], "'inf' is not a valid integer"),
+    (["train", "--config=path.toml", "--data=nowhere.csv"], "no file or folder nowhere.csv"),
     # Data
     *with_data(
         ("nowhere.csv", "There is no file or folder nowhere.csv"),

@@ -274,7 +274,8 @@ def _step(largest: float, has_copies: bool, limit: int) -> float:
     """The real number that one integer step stands for, so that the largest value just fits its field."""
     if has_copies:
         largest *= MAX_COPIES  # not the most copies drawn: no worker knows that alone
-    return largest / float(limit) if largest > 0.0 else 1.0
+    # Of numbers below 1e-300 the step would be no normal number, or 0.
+    return max(largest / float(limit), sys.float_info.min) if largest > 0.0 else 1.0
 
 
 def weight_kind(weight: np.ndarray | None, has_copies: bool) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -195,7 +195,9 @@ def is_arrow(X: Any) -> bool:
 def _checked_names(given: Any, own: tuple[str, ...] | None, n_features: int) -> tuple[str, ...] | None:
     if given is None or (isinstance(given, str) and given == "auto"):
         return own
-    if isinstance(given, str) or not all(isinstance(name, str) for name in given) or len(set(given)) != n_features:
+    is_list = isinstance(given, Iterable) and not isinstance(given, str) and getattr(given, "ndim", 1) == 1
+    given = list(given) if is_list else []
+    if not all(isinstance(name, str) for name in given) or len(set(given)) != n_features:
         raise InvalidDataError(
             f"feature_name must be 'auto' or a list of {n_features} different strings, one for each column of X."
         )

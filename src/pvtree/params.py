@@ -20,6 +20,8 @@ from pvtree.aliases import objective_named
 from pvtree.constraint_texts import sets_of, signs_of
 from pvtree.errors import InvalidParameterError, InvalidTypeError
 
+INT64_MAX = 2**63 - 1  # kernels have no larger integers
+
 
 @dataclass(frozen=True)
 class Params:
@@ -75,10 +77,13 @@ class Rule:
         if not self.has_type(value):
             raise InvalidTypeError(f"{name} must be {self.allowed}, got {_shown(value)}.")
         if not self.in_range(value):
-            raise InvalidParameterError(f"{name} must be {self.allowed}, got {_shown(value)}.")
+            below = " below 2**63" if self.allowed.startswith("an integer") and value > INT64_MAX else ""
+            raise InvalidParameterError(f"{name} must be {self.allowed}{below}, got {_shown(value)}.")
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, int) and value.bit_length() > 200:  # Python writes no integer of more than 4,300 digits
+        return f"an integer of {value.bit_length()} bits"
     return textwrap.shorten(repr(value), 60, placeholder="...")
 
 
@@ -90,22 +95,29 @@ def _is_real(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
 
 
+def _is_finite(value: Any) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer that is larger than any float
+        return False
+
+
 def integer(meaning: str, low: int, high: int | None = None, also: str = "") -> Rule:
     """``also`` names one value outside the range and what it stands for: "-1 for no limit"."""
     allowed = f"an integer of at least {low}" if high is None else f"an integer from {low} to {high}"
     extra = int(also.split()[0]) if also else low
-    top = math.inf if high is None else high
+    top = INT64_MAX if high is None else high
     if also:
         allowed += f" or {also}"
     return Rule(meaning, allowed, _is_integer, lambda v: low <= v <= top or v == extra)
 
 
 def positive(meaning: str) -> Rule:
-    return Rule(meaning, "a finite number greater than 0", _is_real, lambda v: 0 < v < math.inf)
+    return Rule(meaning, "a finite number greater than 0", _is_real, lambda v: _is_finite(v) and v > 0)
 
 
 def non_negative(meaning: str) -> Rule:
-    return Rule(meaning, "a finite number of at least 0", _is_real, lambda v: 0 <= v < math.inf)
+    return Rule(meaning, "a finite number of at least 0", _is_real, lambda v: _is_finite(v) and v >= 0)
 
 
 def fraction(meaning: str) -> Rule:
@@ -161,7 +173,11 @@ _CATEGORICAL = Rule(
 
 
 def _is_list_of_columns(value: Any) -> bool:
-    return isinstance(value, list | tuple | np.ndarray) and all(_is_integer(v) or isinstance(v, str) for v in value)
+    return (
+        isinstance(value, list | tuple | np.ndarray)
+        and getattr(value, "ndim", 1) > 0
+        and all(_is_integer(v) or isinstance(v, str) for v in value)
+    )
 
 
 _MONOTONE = Rule(
@@ -272,7 +288,7 @@ RULES: dict[str, Rule] = {
         "How many times top_k features are elected, with tree_learner='voting' or 'exact_voting'.",
         "a finite number of at least 1",
         _is_real,
-        lambda v: 1 <= v < math.inf,
+        lambda v: _is_finite(v) and v >= 1,
     ),
     "quantized_bins": fraction("The share of the bins that is exchanged, with tree_learner='quantized'."),
 }

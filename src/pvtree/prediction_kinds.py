@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pvtree.params import integer, optional
+from pvtree.params import Rule, integer, optional
 
 if TYPE_CHECKING:
     from pvtree.model import Model
 
+_FLAG = Rule("", "True or False", lambda v: isinstance(v, bool | np.bool_ | int) and v in (0, 1))
 Finish = Callable[[np.ndarray], np.ndarray]  # of raw scores, (n_rows, n_outputs)
 _START_ITERATION = replace(
     integer("The first iteration to predict with; below 0 it is 0.", -sys.maxsize), allowed="an integer"
@@ -45,6 +46,8 @@ def predict_kind(
 
     ``iterations`` are what the model's methods take beside X; ``finish`` makes predictions of raw scores.
     """
+    for name, flag in (("raw_score", raw_score), ("pred_leaf", pred_leaf), ("pred_contrib", pred_contrib)):
+        _FLAG.check(name, flag)
     if pred_leaf:
         return model.predict_leaf(X, **iterations)
     if pred_contrib:

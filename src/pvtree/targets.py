@@ -13,12 +13,15 @@ from pvtree.tables import is_unicode
 from pvtree.user_warnings import warn_user
 
 MAX_RELEVANCE = 30  # a gain of 2**label - 1: larger labels drown all others
+LARGEST = 1e70  # of targets and weights, and 1 / LARGEST the least weight: their products have finite squares
 
 
 def read_values(y: Any, n_rows: int, name: str = "y") -> np.ndarray:
     """A regression target: finite float64, one a row."""
     values = _as_numbers(read_column(y, n_rows, name), name)
     _check_finite(values, name)
+    if np.abs(values).max(initial=0.0) > LARGEST:
+        raise InvalidDataError(f"{name} must lie between {-LARGEST:g} and {LARGEST:g}; scale it down.")
     return values
 
 
@@ -75,6 +78,8 @@ def read_weight(weight: Any, n_rows: int, name: str = "sample_weight") -> np.nda
     _check_finite(values, name)
     if (values < 0).any():
         raise InvalidDataError(f"{name} must not be negative, got {values.min():g}.")
+    if values.max(initial=0.0) > LARGEST or values.min(where=values > 0, initial=1.0) < 1 / LARGEST:
+        raise InvalidDataError(f"{name} must be 0 or between {1 / LARGEST:g} and {LARGEST:g}; scale the weights.")
     return values
 
 
@@ -111,6 +116,7 @@ def _runs_of(qid: Any, n_rows: int, name: str) -> QueryRuns:
     if ids.ndim != 1:
         raise InvalidDataError(f"{name} must be one-dimensional, got shape {ids.shape}.")
     _check_length(ids, n_rows, name, "query id")
+    _check_ids(ids, name)
     starts = np.flatnonzero(np.r_[len(ids) > 0, ids[1:] != ids[:-1]])
     run_ids = ids[starts].tolist()
     if len(set(run_ids)) < len(run_ids):
@@ -120,6 +126,15 @@ def _runs_of(qid: Any, n_rows: int, name: str) -> QueryRuns:
             f"{name} has the query {repeated!r} in two places; sort the rows so that each query is together."
         )
     return QueryRuns(np.diff(np.r_[starts, n_rows]).astype(np.int64), run_ids)
+
+
+def _check_ids(ids: np.ndarray, name: str) -> None:
+    """Texts, numbers or times, none of them missing: NaN would be a query of its own in every row."""
+    kinds = set(map(type, ids.tolist())) if ids.dtype.kind == "O" else {ids.dtype.type}
+    if not all(issubclass(kind, str | bytes | int | float | np.generic) for kind in kinds) or ids.dtype.kind in "cV":
+        raise InvalidDataError(f"{name} must hold a number or a text in every row.")
+    if (ids != ids).any():
+        raise InvalidDataError(f"{name} has missing values; give every row a query id.")
 
 
 def read_column(y: Any, n_rows: int, name: str = "y") -> np.ndarray:

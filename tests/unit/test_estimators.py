@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import pvtree
-from pvtree.errors import InvalidDataError, InvalidParameterError
+from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
 
 # -- Predictions --------------------------------------------------------------------------------------------
 
@@ -187,6 +187,34 @@ def test_parameters_are_checked_before_the_data():
         pvtree.GBDTRegressor(objective="binary").fit(None, None)
     with pytest.raises(InvalidParameterError, match="criterion must be 'variance', got 'entropy'"):
         pvtree.DecisionTreeRegressor(criterion="entropy").fit(None, None)
+
+
+@pytest.mark.parametrize("argument", ["raw_score", "pred_leaf", "pred_contrib"])
+def test_flags_of_predict_are_true_or_false(argument):
+    model, X, _ = fitted(pvtree.GBDTRegressor)
+    for flag in (np.array([1, 2]), "yes", None, 2):
+        with pytest.raises(InvalidTypeError, match=f"^{argument} must be True or False, got"):
+            model.predict(X, **{argument: flag})
+    model.predict(X, **{argument: np.True_})
+
+
+@pytest.mark.parametrize("estimator", [pvtree.GBDTRegressor, pvtree.RandomForestRegressor])
+def test_arguments_of_fit_are_checked_whatever_they_are(estimator):
+    X, y = data()
+    for names in (3, np.array("a"), object(), ["a"], [1, 2, 3, 4]):
+        with pytest.raises(InvalidDataError, match=r"^feature_name must be 'auto' or a list of 4 different strings"):
+            small(estimator).fit(X, y, feature_name=names)
+    with pytest.raises(InvalidTypeError, match=r"^early_stopping_rounds must be an integer of at least 1 or None"):
+        small(estimator).fit(X, y, early_stopping_rounds=np.array([1, 2]))
+
+
+@pytest.mark.parametrize("estimator", REGRESSORS)
+@pytest.mark.parametrize("scale", [1e70, 1e-300, 5e-324])
+def test_targets_of_any_size_give_finite_predictions(estimator, scale):
+    X, y = data(n_classes=3)
+    for weight in (None, np.where(y > 0, 1e70, 1e-70)):
+        predicted = small(estimator).fit(X, y / 2 * scale, sample_weight=weight).predict(X)
+        assert np.isfinite(predicted).all()
 
 
 def test_idle_subsample_is_told():

@@ -29,6 +29,11 @@ def test_the_sentence_names_parameter_range_and_value():
     assert rejected("max_bin", 256) == "max_bin must be an integer from 2 to 255, got 256."
     assert rejected("subsample", 0) == "subsample must be a number greater than 0 and at most 1, got 0."
     assert rejected("learning_rate", np.nan) == "learning_rate must be a finite number greater than 0, got nan."
+    assert rejected("num_leaves", 2**64).startswith(
+        "num_leaves must be an integer of at least 2 or -1 for no limit below"
+    )
+    message = "reg_lambda must be a finite number of at least 0, got an integer of 16610 bits."
+    assert rejected("reg_lambda", 10**5000) == message
     assert rejected("criterion", "gini") == "criterion must be 'entropy' or 'variance', got 'gini'."
 
 
@@ -69,6 +74,11 @@ def test_the_sentence_names_parameter_range_and_value():
         ("categorical_feature", "all"),
         ("categorical_feature", [1.5]),
         ("categorical_feature", 3),
+        ("categorical_feature", np.array(3)),
+        # Beyond what kernels count with.
+        ("max_depth", 2**63),
+        ("min_child_samples", 2**63),
+        ("lambdarank_truncation_level", 2**63),
         ("importance_type", "weight"),
         ("lambdarank_truncation_level", 0),
         ("tree_learner", "vote"),

@@ -80,6 +80,8 @@ def test_values():
             read_values(y, 2)
     with pytest.raises(InvalidDataError, match="y contains NaN"):
         read_values([1.0, np.nan], 2)
+    with pytest.raises(InvalidDataError, match=r"^y must lie between -1e\+70 and 1e\+70; scale it down\.$"):
+        read_values([1.0, -1e71], 2)  # whose square is close to infinity
 
 
 @pytest.mark.parametrize("bad", [-1, 0.5, 31])
@@ -105,6 +107,8 @@ def test_unit_weights_are_no_weights():
         ([1.0], "has length 1, but X has 2 rows"),
         ([[1.0], [1.0]], "one-dimensional"),
         (1.0, "one-dimensional"),
+        ([1.0, 1e300], r"must be 0 or between 1e-70 and 1e\+70; scale the weights"),
+        ([0.0, 5e-324], r"must be 0 or between 1e-70 and 1e\+70; scale the weights"),
     ],
 )
 def test_bad_weights(weight, sentence):
@@ -136,6 +140,11 @@ def test_groups_from_sizes_and_ids():
             "^qid has the query 1 in two places; sort the rows so that each query is together.$",
         ),
         (None, [1, 2], "has length 2, but X has 3 rows"),
+        (None, [1.0, np.nan, 2.0], "^qid has missing values; give every row a query id.$"),
+        (None, np.array(["a", float("nan"), 2], object), "has missing values"),
+        (None, np.array([None, "a", "a"], object), "^qid must hold a number or a text in every row.$"),
+        (None, np.array([np.zeros(2), "a", []], object), "a number or a text in every row"),
+        (None, np.array([1j, 2, 3]), "a number or a text in every row"),
     ],
 )
 def test_bad_groups(group, qid, sentence):

@@ -86,10 +86,12 @@ def _hint(word: str, known: Iterable[str]) -> str:
 
 
 def _as_option(value: Any, option: click.Parameter) -> Any:
-    """A list is what an option takes that may be repeated, else it is written as on the command line."""
+    """As it is written on the command line, where it is checked; an option that may be repeated takes a list."""
     if isinstance(value, list) and not option.multiple:
         sets = [",".join(map(str, each)) for each in value if isinstance(each, list)]
         return ";".join(sets) if sets else ",".join(map(str, value))
     if isinstance(value, dict):
         return ",".join(f"{name}:{each}" for name, each in value.items())
-    return [value] if option.multiple and not isinstance(value, list) else value
+    if option.multiple:
+        return [str(each) for each in (value if isinstance(value, list) else [value])]
+    return str(value)

@@ -174,13 +174,13 @@ class Fitting(Estimator):
 
     def _checked(self, request: Request) -> Request:
         """The request once it and the parameters are known to be right."""
-        values = self._checked_parameters()
-        if request.early_stopping_rounds and "early_stopping_rounds" not in values:
+        values, request = self._checked_parameters(), request.checked()
+        if request.early_stopping_rounds is not None and "early_stopping_rounds" not in values:
             raise InvalidParameterError(
                 "The trees of a forest are no steps to stop at; leave early_stopping_rounds out."
             )
         asked = joined_metrics(request.evaluation.eval_metric, self._own_metrics())
-        return replace(request, evaluation=replace(request.evaluation, eval_metric=asked)).checked()
+        return replace(request, evaluation=replace(request.evaluation, eval_metric=asked))
 
     def _train(
         self, given: Given, sets: dict[str, Given], request: Request, comm: Communicator
