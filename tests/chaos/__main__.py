@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 import warnings
+from importlib import import_module
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -24,7 +25,7 @@ def main() -> int:
     # Python cleans up after killed processes too, but would say so.
     os.environ["PYTHONWARNINGS"] = "ignore:resource_tracker"
     sys.path[:0] = [str(HERE.parent), str(HERE.parent / "comm")]
-    import conftest  # noqa: F401  # chooses compiled kernels that match the sources, before pvtree is imported
+    import_module("conftest")  # chooses compiled kernels that match the sources, before pvtree is imported
     from session import Session
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything is cleaned up
