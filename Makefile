@@ -11,7 +11,7 @@ SOURCES := $(shell find src -name '*.py')
 BENCH := --output docs/benchmarks.md --summary README.md
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit fuzz format bench paper docs interop clean
+.PHONY: help demo test lint types unit fuzz chaos format bench paper docs interop clean
 
 help:  ## Show these lines
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ paper: $(VENV)/.bench-installed  ## Repeat the paper's tables and figures on vir
 
 interop: $(VENV)-interop/.installed  ## Read exported models with treelite, lleaves, SHAP and ONNX, each the real one
 	@$(VENV)-interop/bin/python -m pytest tests/test_interop.py -p no:cacheprovider
+
+chaos: $(VENV)/.test-installed  ## Kill, stop and starve trainings on MPI and Dask, and count what comes of it (MINUTES=60, SEED=)
+	@$(BIN)/python tests/chaos --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED))
 
 docs: $(VENV)/.test-installed  ## Build the documentation into build/docs; a warning is an error
 	@$(BIN)/sphinx-build -q -W --keep-going -j 2 -d build/doctrees docs build/docs

@@ -11,7 +11,6 @@ import threading
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from itertools import cycle, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +22,8 @@ pytest.importorskip("distributed")
 sys.path.insert(0, str(Path(__file__).resolve().parent / "comm"))
 
 import dask.array as da
-import dask.dataframe as dd
 from dask_functions import PRELOADED, addresses_of, open_cluster, wait_until
+from dask_rows import place_rows
 from distributed import wait
 from sklearn.exceptions import DataConversionWarning
 
@@ -80,21 +79,7 @@ def numbers():
 
 
 def on_workers(client, values, lengths=LENGTHS, workers=None):
-    """A Dask collection whose partitions, of these lengths, lie on the workers in turn."""
-    workers = addresses_of(client) if workers is None else workers
-    bounds = np.cumsum([0, *lengths])
-    blocks = [values[start:stop] for start, stop in pairwise(bounds)]
-    if isinstance(values, pd.DataFrame | pd.Series):
-        frames = [dd.from_pandas(block, npartitions=1, sort=False) for block in blocks]
-        return dd.concat([client.persist(f, workers=[w]) for f, w in zip(frames, cycle(workers), strict=False)])
-    name = f"rows-{os.urandom(8).hex()}"
-    keys = [(name, i, *(0 for _ in values.shape[1:])) for i in range(len(blocks))]
-    futures = [
-        client.submit(np.copy, block, key=key, workers=[worker])
-        for key, block, worker in zip(keys, blocks, cycle(workers), strict=False)
-    ]
-    chunks = (tuple(lengths), *((width,) for width in values.shape[1:]))
-    return da.Array(dict(zip(keys, futures, strict=True)), name, chunks, values.dtype)
+    return place_rows(client, values, lengths, workers)
 
 
 def same(fitted, whole):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from pvtree.agreement import all_or_none
-from pvtree.atomic_file import leftovers, write_at_once
+from pvtree.atomic_file import is_pipe_or_device, leftovers, write_at_once
 from pvtree.callbacks import EvalResult
 from pvtree.errors import InvalidParameterError, InvalidTypeError, ModelFileError
 from pvtree.fingerprint import PARTS, Fingerprint, differences, fingerprint
@@ -116,6 +116,8 @@ class Checkpoint:
         return (b"", -1) if data is None else (data, _head(data, _refuser(self.path)))
 
     def _read(self) -> bytes | None:
+        if is_pipe_or_device(self.path):  # reading may never end
+            _refuser(self.path)("it is a pipe or a device")
         try:
             with open(self.path, "rb") as file:
                 return file.read()

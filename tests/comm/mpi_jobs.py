@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from mpi_memory import remove_shared_memory
 
 MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
 MARK = "PVTREE_TEST_JOB"  # in the environment of all processes of a job
@@ -34,6 +35,7 @@ def started(n_ranks: int, program: str, task: str, folder: Path, *arguments: obj
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         process.wait()
+        remove_shared_memory(folder)
 
 
 def processes_of(folder: Path) -> list[int]:

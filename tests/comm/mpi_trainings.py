@@ -7,21 +7,20 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 import sys
 import warnings
 from itertools import pairwise
 from pathlib import Path
-from threading import Timer
-from typing import Any
 
 if __name__ == "__main__":
     gc.disable()  # a tenth of the time that a rank takes to start
     sys.modules["scipy"] = None  # numba would import it, to no purpose, in a fifth of a second
 
 import numpy as np
+from moments import Moment, disturbance
+from mpi_memory import note_shared_memory
 
-from pvtree.checkpoint_file import Checkpoint
+from pvtree.checkpoint_file import FILE_NAME, Checkpoint
 from pvtree.comm import Communicator, mpi
 from pvtree.dataset import Part, split_by_columns
 from pvtree.ensemble import Job, train_worker
@@ -111,39 +110,43 @@ def equality(folder: Path) -> None:
     mpi.run(work)
 
 
-def training(folder: Path, learners: str, victim: str = "-1", exchange: str = "0", seconds: str = "0") -> None:
-    """Trainings with checkpoints, in which a rank may be killed so long after it came to its n-th exchange.
+def training(
+    folder: Path,
+    learners: str,
+    victim: str = "-1",
+    exchange: str = "0",
+    seconds: str = "0",
+    what: str = "kill",
+    case: str = "binary",
+    way: str = "run",
+    timeout: str = "600",
+) -> None:
+    """Trainings with checkpoints, in which something may happen to a rank so long after it came to its n-th exchange.
 
-    Exchange 0 stands for the moment before the ranks meet. A training goes on from a checkpoint if there is one.
+    Exchange 0 stands for the moment before the ranks meet. A training goes on from a checkpoint if there is one. The
+    ranks meet by ``mpi.run``, as on the command line, or by ``mpi.join``, as in a script's fit.
     """
-    rank, exchange_by_pairs, n_seen = mpi.checked_comm(None).rank, mpi.MPICommunicator._exchange, [0]
+    world = mpi.checked_comm(None)
+    rank = world.rank
     (folder / f"{rank}.pid").write_text(str(os.getpid()))
-
-    def die() -> None:
-        (folder / "dying").touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    def pass_by() -> None:
-        if (rank, n_seen[0]) == (int(victim), int(exchange)):
-            if float(seconds) == 0:
-                die()
-            Timer(float(seconds), die).start()  # Python does not end before it has done so
-        n_seen[0] += 1
-
-    def counted(comm: mpi.MPICommunicator, *arguments: Any) -> Any:
-        pass_by()
-        return exchange_by_pairs(comm, *arguments)
+    note_shared_memory(folder)
+    act = disturbance(what, folder / f"{learners} checkpoint" / FILE_NAME)
+    moment = Moment(folder, act, int(exchange) if rank == int(victim) else -1, float(seconds))
 
     def work(comm: Communicator) -> None:
         for learner in learners.split("+"):
-            before = n_seen[0]
-            model = train_model("binary", learner, comm, N_TREES, folder / f"{learner} checkpoint")
+            before = moment.n_seen
+            model = train_model(case, learner, comm, N_TREES, folder / f"{learner} checkpoint")
             (folder / f"{learner}-{rank}.json").write_text(model)
-            (folder / f"{learner} exchanges").write_text(str(n_seen[0] - before))
+            (folder / f"{learner} exchanges").write_text(str(moment.n_seen - before))
 
-    pass_by()
-    mpi.MPICommunicator._exchange = counted
-    mpi.run(work)
+    moment.pass_by()
+    moment.watch(mpi.MPICommunicator)
+    if way == "run":
+        mpi.run(work, timeout=float(timeout))
+    else:
+        with mpi.join(world, float(timeout)) as comm:
+            work(comm)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from functools import cache
 from types import SimpleNamespace
 
 import pytest
+from moments import HAPPENED
 from mpi_jobs import ENDS_WITHIN, outputs, run_to_end, started, wait_for_all_to_end, wait_until
 from mpi_trainings import CASES, LEARNERS, N_TREES, train_model
 
@@ -99,10 +100,10 @@ def killed_training(folder, learner, victim, exchange, seconds, n_after):
     n_ranks = 4
     folder.mkdir()
     with started(n_ranks, "trainings", "training", folder, learner, victim, exchange, seconds) as process:
-        wait_until(lambda: (folder / "dying").exists() or process.poll() is not None, 60, "nobody dies")
+        wait_until(lambda: (folder / HAPPENED).exists() or process.poll() is not None, 60, "nobody dies")
         assert wait_for_all_to_end(process, folder) != 0
     printed = outputs(folder)
-    assert (folder / "dying").exists(), printed
+    assert (folder / HAPPENED).exists(), printed
     assert "Traceback" not in printed
     if exchange > 0:  # before that there is nothing of pvtree in the process
         named = r"^Worker (\d) of 4, process (\d+) on \S+, was killed or has crashed;"

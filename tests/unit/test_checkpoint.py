@@ -277,6 +277,13 @@ def test_a_file_that_is_a_folder(checkpoint):
         checkpoint.resume(mark_of(), Solo())
 
 
+def test_a_file_that_never_ends(checkpoint):
+    os.makedirs(checkpoint.folder)
+    os.mkfifo(checkpoint.path)  # as with /dev/full and /dev/zero, whoever reads it does not come back
+    with pytest.raises(ModelFileError, match=r"\(it is a pipe or a device\); delete the file"):
+        checkpoint.resume(mark_of(), Solo())
+
+
 @settings(max_examples=100, deadline=None, derandomize=True, database=None)
 @given(st.integers(0, len(GOOD) - 1), st.integers(1, 255))
 def test_any_changed_byte_is_noticed(at, change):
