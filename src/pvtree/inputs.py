@@ -62,22 +62,22 @@ def learn_columns(
     ``given_names`` are for an X that has no names of its own.
     """
 
-    def describe() -> tuple[tuple[str, ...] | None, list[int]]:
+    def describe() -> tuple[tuple[str, ...] | None, list[int], list[int]]:
         _check_memory(table.shape[1])
         names = _checked_names(given_names, column_names(table), table.shape[1])
         listed = _listed_columns(categorical_feature, names, table.shape[1])
-        return names, sorted({*listed, *category_columns(table)})
+        return names, sorted({*listed, *category_columns(table)}), rounded_columns(table)
 
-    names, categorical = all_or_none(describe, comm)
-    told = share([table.shape[1], names, categorical], comm)
+    names, *own = all_or_none(describe, comm)
+    told = share([table.shape[1], names, *own], comm)
     _check_same_columns(told)
-    categorical = sorted({j for _, _, its_own in told for j in its_own})
+    categorical, inexact = (sorted({j for its in told for j in its[k]}) for k in (2, 3))
+    warn_of_rounding([names[j] if names else j for j in inexact if j not in categorical])
     counts = all_or_none(lambda: [list(count_values(table, j).items()) for j in categorical], comm)
     by_worker = share(counts, comm)
     categories = {
         j: _most_frequent(its_counts, max_bin) for j, *its_counts in zip(categorical, *by_worker, strict=True)
     }
-    warn_of_rounding([names[j] if names else j for j in rounded_columns(table) if j not in categories])
     return Columns(table.shape[1], names, categories, column_names(table) is not None)
 
 
