@@ -70,18 +70,18 @@ def learn_columns(
     trees know its categories by their bins, so that these stay.
     """
 
-    def describe() -> tuple[tuple[str, ...] | None, list[int], list[int]]:
+    def describe() -> tuple[tuple[str, ...] | None, list[int], list[int], list[int]]:
         _check_memory(table.shape[1])
         names = _checked_names(given_names, column_names(table), table.shape[1])
         searched = names if names is not None or known is None else known.names
         listed = _listed_columns(categorical_feature, searched, table.shape[1])
-        return names, *choose(table, categorical_feature, listed, category_columns(table))
+        return names, *choose(table, categorical_feature, listed, category_columns(table)), rounded_columns(table)
 
     names, *its_own = all_or_none(describe, comm)
     told = share([table.shape[1], names, *its_own], comm)
     _check_same_columns(told)
-    categorical = sorted({j for _, _, chosen, _ in told for j in chosen})
-    ordered = sorted({j for _, _, _, unnamed in told for j in unnamed} - set(categorical))
+    categorical, unnamed, inexact = (sorted({j for its in told for j in its[k]}) for k in (2, 3, 4))
+    ordered = [j for j in unnamed if j not in categorical]
     if known is not None:
         as_before = known.ordered if isinstance(categorical_feature, str) else frozenset(ordered)
         return replace(known, ordered=as_before & known.categories.keys())
@@ -97,7 +97,7 @@ def learn_columns(
     ):
         values = in_order(its_orders, [value for worker in its_counts for value, _ in worker])
         categories |= {} if values is None else {j: values}
-    warn_of_rounding([names[j] if names else j for j in rounded_columns(table) if j not in categories])
+    warn_of_rounding([names[j] if names else j for j in inexact if j not in categories])
     ordered_columns = frozenset(categories.keys() - set(categorical))
     columns = Columns(table.shape[1], names, categories, ordered_columns, column_names(table) is not None)
     check_can_be_kept(columns)

@@ -12,10 +12,11 @@ from scipy import sparse
 
 import pvtree
 from pvtree import GBDTRegressor, InvalidDataError
-from pvtree.comm import Solo
+from pvtree.comm import Solo, local
 from pvtree.inputs import Columns, learn_columns, read_like, read_table
 from pvtree.number_columns import EXACT, rounded
 from pvtree.stacked import Stacked
+from pvtree.user_warnings import listening
 
 TOWNS = ["Basel", "Caen", None, "Delft"] * 15
 NUMBERS = np.arange(60.0)
@@ -222,3 +223,14 @@ def test_integers_that_stay_are_not_warned_of(tmp_path):
         warnings.simplefilter("error", UserWarning)
         for X in (np.column_stack([exact % 7, exact]), pvtree.read_file(tmp_path / "a.parquet").X):
             fit(X)
+
+
+def test_every_worker_tells_of_integers_that_one_of_them_has():
+    def learn(comm):
+        table = read_table(pd.DataFrame({"id": WIDE if comm.rank == 1 else WIDE % 7}))
+        with listening() as heard:
+            learn_columns(table, "auto", 255, comm)
+        return [sentence for _, sentence in heard]
+
+    for (sentence,) in local.run(learn, 2):
+        assert "in column 'id', which float64 rounds" in sentence
