@@ -17,7 +17,7 @@ help:  ## Show these lines
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.demo-installed $(VENV)/.kernels-current  ## Train and evaluate on real data, about 3 minutes from nothing
-	@$(BIN)/python -m pvtree.demo
+	@$(BIN)/python -m pvtree.front.demo
 
 test:  ## Lint, check types and run every test, under 10 minutes from nothing
 	@$(MAKE) --no-print-directory -j 2 lint types unit
@@ -47,7 +47,7 @@ paper: $(VENV)/.bench-installed  ## Repeat the paper's tables and figures on vir
 	@$(BIN)/python benchmarks/paper $(if $(QUICK),--quick --output build/paper.md)
 
 interop: $(VENV)-interop/.installed  ## Read exported models with treelite, lleaves, SHAP and ONNX, each the real one
-	@$(VENV)-interop/bin/python -m pytest tests/test_interop.py -p no:cacheprovider
+	@$(VENV)-interop/bin/python -m pytest tests/project/test_interop.py -p no:cacheprovider
 
 chaos: $(VENV)/.test-installed  ## Kill, stop and starve trainings on MPI and Dask, and count what comes of it (MINUTES=60, SEED=)
 	@$(BIN)/python tests/chaos --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED))

@@ -155,7 +155,7 @@ def fit_and_write(folder: Path, learner: str, comm: Communicator, note: Callable
 @contextmanager
 def noting() -> Iterator[None]:
     """Callbacks run on worker 0 alone, but every host's interface and clock is asked."""
-    from pvtree.boosting import Booster
+    from pvtree.training.boosting import Booster
 
     iterations = Booster.iterations
 

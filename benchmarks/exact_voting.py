@@ -28,13 +28,13 @@ from single_machine import environment, names_of
 from tables import command, markdown, write_between_marks
 from voting_accuracy import REAL, Data, test_score
 
-from pvtree import ensemble
-from pvtree.certificates import Certificate
 from pvtree.comm.traffic import format_bytes
-from pvtree.growing import GradientTreeMaker
+from pvtree.find_split.certificates import Certificate
+from pvtree.growing.tree_maker import GradientTreeMaker
+from pvtree.growing.tree_memory import GrownTree
 from pvtree.model import Tree
-from pvtree.skew import SkewWarning
-from pvtree.tree_memory import GrownTree
+from pvtree.training import train as ensemble
+from pvtree.training.skew import SkewWarning
 
 VOTING, EXACT, AUTO, DATA = "voting", "exact voting", "exact voting, k auto", "data"
 STRATEGIES: dict[str, dict[str, Any]] = {

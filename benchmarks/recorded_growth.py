@@ -10,15 +10,16 @@ from unittest.mock import patch
 
 import numpy as np
 
-from pvtree import ensemble, growing
 from pvtree.comm import PHASES, Communicator, PhaseTraffic, Traffic
-from pvtree.comm.formulas import Growth, Search
 from pvtree.comm.traffic import TrafficReport
-from pvtree.dtypes import Layout
 from pvtree.find_split import Strategy
-from pvtree.frontier import Frontier
-from pvtree.kernels.messages import TRAVELS
-from pvtree.params import Params
+from pvtree.growing import tree_maker as growing
+from pvtree.growing.frontier import Frontier
+from pvtree.growing.layouts import Layout
+from pvtree.kernels.wire.messages import TRAVELS
+from pvtree.parameters.params import Params
+from pvtree.planning.formulas import Growth, Search
+from pvtree.training import train as ensemble
 
 
 @dataclass

@@ -23,7 +23,7 @@ from sklearn.metrics import log_loss, roc_auc_score
 from tables import markdown
 
 import pvtree
-from pvtree.metrics import get_metric
+from pvtree.objectives.metrics import get_metric
 
 
 @dataclass(frozen=True)

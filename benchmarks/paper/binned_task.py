@@ -17,14 +17,16 @@ from unittest.mock import patch
 import numpy as np
 from made_tasks import Clicks, Ranking, Rows
 
-from pvtree import binning, ensemble
-from pvtree.binning import Thresholds, block_starts
-from pvtree.coarsening import coarsen
-from pvtree.dataset import Part, Shard, make_shard
-from pvtree.dtypes import BLOCK, BinnedRows
-from pvtree.params import Params
-from pvtree.row_ids import RowIds
-from pvtree.team import Team
+from pvtree.binning import thresholds as binning
+from pvtree.binning.binned_rows import BinnedRows
+from pvtree.binning.coarsening import coarsen
+from pvtree.binning.shard import Part, Shard, make_shard
+from pvtree.binning.thresholds import Thresholds, block_starts
+from pvtree.kernels.constants import BLOCK
+from pvtree.kernels.team import Team
+from pvtree.parameters.params import Params
+from pvtree.reading.row_ids import RowIds
+from pvtree.training import train as ensemble
 
 ARRAYS = ("bins", "block_start", "n_bins", "is_categorical")
 MAKERS = {"LTR": Ranking, "CTR": Clicks}

@@ -35,8 +35,8 @@ from tables import markdown
 from traffic import PAPER_MB
 from trainings import NAMES, Training
 
-from pvtree.comm.formulas import paper_setting
 from pvtree.comm.traffic import format_bytes
+from pvtree.planning.formulas import paper_setting
 
 MADE = ("LTR", "CTR")
 WHY_COARSE = {"CTR": " (most of these attributes have fewer values than the coarse histogram has bins)"}

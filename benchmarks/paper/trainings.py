@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 from binned_task import Task, binned_before, read
 
+from pvtree.binning.shard import Shard
 from pvtree.comm.virtual import Cluster
-from pvtree.dataset import Shard
-from pvtree.ensemble import TrainResult, train
-from pvtree.metrics import get_metric
-from pvtree.params import Params
-from pvtree.skew import SkewWarning
+from pvtree.objectives.metrics import get_metric
+from pvtree.parameters.params import Params
+from pvtree.training.skew import SkewWarning
+from pvtree.training.train import TrainResult, train
 
 NAMES = {
     "serial": "sequential", "attribute": "attribute-parallel", "data": "data-parallel",

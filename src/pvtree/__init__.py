@@ -21,9 +21,10 @@ from pvtree.errors import (
 
 if TYPE_CHECKING:
     from pvtree import as_xgboost, comm, theory
-    from pvtree.callbacks import checkpoint, early_stopping, log_evaluation, record_evaluation, reset_parameter
-    from pvtree.certificates import Certificate
-    from pvtree.estimators import (
+    from pvtree.comm.user_warnings import SkewWarning
+    from pvtree.find_split.certificates import Certificate
+    from pvtree.find_split.strategy import Votes
+    from pvtree.front.estimators import (
         DecisionTreeClassifier,
         DecisionTreeRegressor,
         GBDTClassifier,
@@ -32,13 +33,12 @@ if TYPE_CHECKING:
         RandomForestClassifier,
         RandomForestRegressor,
     )
-    from pvtree.files import read_file
-    from pvtree.find_split.strategy import Votes
-    from pvtree.functional import Booster, CVBooster, Dataset, cv, train
-    from pvtree.model import Model, Tree
-    from pvtree.planning import plan
-    from pvtree.plotting import create_tree_digraph, plot_importance, plot_metric, plot_traffic, plot_tree
-    from pvtree.user_warnings import SkewWarning
+    from pvtree.front.functional import Booster, CVBooster, Dataset, cv, train
+    from pvtree.front.plotting import create_tree_digraph, plot_importance, plot_metric, plot_traffic, plot_tree
+    from pvtree.model.model import Model, Tree
+    from pvtree.planning.plan import plan
+    from pvtree.reading.files import read_file
+    from pvtree.training.callbacks import checkpoint, early_stopping, log_evaluation, record_evaluation, reset_parameter
 
     __version__: str
 
@@ -88,21 +88,22 @@ __all__ = [
     "theory",
     "train",
 ]
-# Where a public name is to be found, if not in pvtree.estimators.
+# Where a public name is to be found, if not in pvtree.front.estimators.
 _HOMES = {
-    "Certificate": "pvtree.certificates",
+    "Certificate": "pvtree.find_split.certificates",
     "Model": "pvtree.model",
-    "SkewWarning": "pvtree.user_warnings",
+    "SkewWarning": "pvtree.comm.user_warnings",
     "Tree": "pvtree.model",
     "Votes": "pvtree.find_split.strategy",
-    "plan": "pvtree.planning",
-    "read_file": "pvtree.files",
-    **dict.fromkeys(("Booster", "CVBooster", "Dataset", "cv", "train"), "pvtree.functional"),
+    "plan": "pvtree.planning.plan",
+    "read_file": "pvtree.reading.files",
+    **dict.fromkeys(("Booster", "CVBooster", "Dataset", "cv", "train"), "pvtree.front.functional"),
     **dict.fromkeys(
-        ("create_tree_digraph", "plot_importance", "plot_metric", "plot_traffic", "plot_tree"), "pvtree.plotting"
+        ("create_tree_digraph", "plot_importance", "plot_metric", "plot_traffic", "plot_tree"), "pvtree.front.plotting"
     ),
     **dict.fromkeys(
-        ("checkpoint", "early_stopping", "log_evaluation", "record_evaluation", "reset_parameter"), "pvtree.callbacks"
+        ("checkpoint", "early_stopping", "log_evaluation", "record_evaluation", "reset_parameter"),
+        "pvtree.training.callbacks",
     ),
 }
 
@@ -116,7 +117,7 @@ def __getattr__(name: str) -> Any:
     if name in ("as_xgboost", "comm", "theory"):
         return importlib.import_module(f"pvtree.{name}")
     if name in __all__:
-        return getattr(importlib.import_module(_HOMES.get(name, "pvtree.estimators")), name)
+        return getattr(importlib.import_module(_HOMES.get(name, "pvtree.front.estimators")), name)
     raise AttributeError(f"module 'pvtree' has no attribute {name!r}")
 
 

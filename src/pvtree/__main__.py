@@ -1,5 +1,5 @@
 """``python -m pvtree`` is the command ``pvtree``."""
 
-from pvtree.cli import main
+from pvtree.front.cli import main
 
 main()

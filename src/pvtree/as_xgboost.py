@@ -17,17 +17,17 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from pvtree.aliases import ANYWAY
-from pvtree.callbacks import EvalResult, early_stopping
 from pvtree.errors import InvalidDataError, InvalidParameterError
-from pvtree.estimators import GBDTClassifier, GBDTRanker, GBDTRegressor
-from pvtree.estimators.eval_arguments import listed_metrics, one_each, paired, set_pairs
-from pvtree.functional import Booster as LightGBMBooster
-from pvtree.functional import Dataset
-from pvtree.functional.predict_arguments import OF_XGBOOST, check_others
-from pvtree.functional.training import Family, read_params, run
-from pvtree.model import Model
-from pvtree.tables import Table, as_dense
+from pvtree.front.estimators import GBDTClassifier, GBDTRanker, GBDTRegressor
+from pvtree.front.estimators.eval_arguments import listed_metrics, one_each, paired, set_pairs
+from pvtree.front.functional import Booster as LightGBMBooster
+from pvtree.front.functional import Dataset
+from pvtree.front.functional.predict_arguments import OF_XGBOOST, check_others
+from pvtree.front.functional.training import Family, read_params, run
+from pvtree.model.model import Model
+from pvtree.parameters.aliases import ANYWAY
+from pvtree.reading.tables import Table, as_dense
+from pvtree.training.callbacks import EvalResult, early_stopping
 
 __all__ = ["Booster", "DMatrix", "XGBClassifier", "XGBRanker", "XGBRegressor", "train"]
 

@@ -15,7 +15,9 @@
         └── DivergedError                       workers decided differently
 """
 
-from pvtree.public import public
+from typing import TypeVar
+
+Public = TypeVar("Public")
 
 __all__ = [
     "CommunicationError",
@@ -30,6 +32,12 @@ __all__ = [
     "PvtreeError",
     "WorkerTimeoutError",
 ]
+
+
+def public(thing: Public) -> Public:
+    """Names ``pvtree`` as the home of a class or function, so that pickles and tracebacks do not name its file."""
+    thing.__module__ = "pvtree"
+    return thing
 
 
 @public

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.special import betainc, ndtri
 
-from pvtree.attribute_gains import MOST_BINS, BestSplits, BinnedData, bin_data
 from pvtree.errors import InvalidDataError, InvalidParameterError
+from pvtree.planning.attribute_gains import MOST_BINS, BestSplits, BinnedData, bin_data
 
 if TYPE_CHECKING:
     from pvtree.find_split import Votes

@@ -14,8 +14,8 @@ from samples import FEW
 from scipy.sparse import csr_matrix
 
 import pvtree
-from pvtree import cli
 from pvtree.errors import InvalidDataError, PvtreeError
+from pvtree.front import cli
 
 # Rows for any model: ordinary, missing, infinite, huge, and codes that no model knows.
 ROWS = np.array([0.0, 1.0, -0.5, np.nan, np.inf, -np.inf, 1e300, 5.0, 2.0**40])

@@ -21,12 +21,12 @@ from runs import STARTS_WITHIN, Disturbed, Hung, time_limit, wait_for_end
 from scenarios import DISKS, SIGNALS, SIZES, Scenario, Training
 
 from pvtree import GBDTClassifier
-from pvtree.checkpoint_file import FILE_NAME
 from pvtree.comm.dask_worker import DaskCommunicator
+from pvtree.comm.partition import row_bounds
 from pvtree.errors import ModelFileError, PeerFailedError, WorkerTimeoutError
-from pvtree.partition import row_bounds
+from pvtree.training.checkpoint_file import FILE_NAME
 
-PRELOADED += ["dask.array", "dask.dataframe", "pvtree.ensemble", "pvtree.estimators.on_dask"]
+PRELOADED += ["dask.array", "dask.dataframe", "pvtree.training.train", "pvtree.front.estimators.on_dask"]
 N_TREES, N_ROWS, N_COLUMNS = 12, 300, 12
 ERRORS = dict.fromkeys(DISKS, ModelFileError) | {"kill": PeerFailedError, "stop": WorkerTimeoutError}
 

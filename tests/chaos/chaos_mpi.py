@@ -14,8 +14,8 @@ from mpi_trainings import N_TREES, train_model
 from runs import STARTS_WITHIN, TIMEOUT, Disturbed, Hung, time_limit, wait_for_end
 from scenarios import DISKS, Scenario, Training
 
-from pvtree.checkpoint_file import FILE_NAME
 from pvtree.comm import local
+from pvtree.training.checkpoint_file import FILE_NAME
 
 # Before the exchanges of the training itself the ranks meet, and in the end they leave together.
 N_MEETING = 2

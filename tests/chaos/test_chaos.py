@@ -47,7 +47,7 @@ def engines():
         ("dask", "swapped", 0.5),
     ],
 )
-@pytest.mark.filterwarnings("ignore::pvtree.skew.SkewWarning")
+@pytest.mark.filterwarnings("ignore::pvtree.training.skew.SkewWarning")
 def test_disturbed_trainings_end_with_the_right_name_and_go_on(engine, kind, at, engines, tmp_path):
     scenario = replace(KILL, engine=engine, kind=kind, at=at, victim=1 if kind == "kill" else 0)
     outcome = run(engines[engine], scenario, tmp_path)

@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 
 from pvtree import GBDTClassifier, GBDTRanker, GBDTRegressor, record_evaluation, reset_parameter
+from pvtree.comm.partition import row_bounds
 from pvtree.errors import CommunicationError, InvalidDataError
-from pvtree.partition import row_bounds
 
 SIZES = (1, 2, 5)
 SHARES = {1: (0, 1), 2: (0, 0.3, 1), 5: (0, 0.1, 0.1, 0.45, 0.9, 1)}  # of the rows; one of the five has none

@@ -20,13 +20,13 @@ import numpy as np
 from moments import Moment, disturbance
 from mpi_memory import note_shared_memory
 
-from pvtree.checkpoint_file import FILE_NAME, Checkpoint
+from pvtree.binning.shard import Part, split_by_columns
 from pvtree.comm import Communicator, mpi
-from pvtree.dataset import Part, split_by_columns
-from pvtree.ensemble import Job, train_worker
 from pvtree.model import Model
-from pvtree.params import Params
-from pvtree.row_ids import RowIds
+from pvtree.parameters.params import Params
+from pvtree.reading.row_ids import RowIds
+from pvtree.training.checkpoint_file import FILE_NAME, Checkpoint
+from pvtree.training.train import Job, train_worker
 
 N_TREES = 12  # of a training that is interrupted
 LEARNERS = ("data", "attribute", "voting", "quantized")

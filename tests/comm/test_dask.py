@@ -531,5 +531,8 @@ def can_join(address, security):
 
 
 def test_importing_pvtree_does_not_import_dask():
-    code = "import sys, pvtree, pvtree.comm, pvtree.dask_data; assert not {'dask', 'distributed'} & set(sys.modules)"
+    code = (
+        "import sys, pvtree, pvtree.comm, pvtree.reading.dask_data; "
+        "assert not {'dask', 'distributed'} & set(sys.modules)"
+    )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

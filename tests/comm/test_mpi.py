@@ -18,9 +18,9 @@ from moments import HAPPENED
 from mpi_jobs import ENDS_WITHIN, outputs, run_to_end, started, wait_for_all_to_end, wait_until
 from mpi_trainings import CASES, LEARNERS, N_TREES, train_model
 
-from pvtree.checkpoint_file import Checkpoint
 from pvtree.comm import Solo, local, mpi
 from pvtree.errors import MissingDependencyError
+from pvtree.training.checkpoint_file import Checkpoint
 
 
 def test_conformance(tmp_path):
@@ -39,7 +39,7 @@ def virtual_models(case, learner, size):
     return local.run(lambda comm: train_model(case, learner, comm), size)
 
 
-@pytest.mark.filterwarnings("ignore::pvtree.skew.SkewWarning")
+@pytest.mark.filterwarnings("ignore::pvtree.training.skew.SkewWarning")
 @pytest.mark.parametrize("n_ranks", [1, 2, 5])
 def test_models_are_those_of_the_virtual_cluster(n_ranks, tmp_path):
     expected = {(case, learner): virtual_models(case, learner, n_ranks) for case in CASES for learner in LEARNERS}
@@ -118,7 +118,7 @@ def killed_training(folder, learner, victim, exchange, seconds, n_after):
     return n_trees, (folder / f"{learner}-{n_after - 1}.json").read_text()
 
 
-@pytest.mark.filterwarnings("ignore::pvtree.skew.SkewWarning")
+@pytest.mark.filterwarnings("ignore::pvtree.training.skew.SkewWarning")
 def test_trainings_killed_at_random_moments_go_on_from_their_checkpoint(tmp_path):
     """All others end, the lost rank can be read, and the model is that of an uninterrupted training."""
     n_kills, learners = 12, ("data", "voting")

@@ -13,9 +13,9 @@ from conformance import Conformance
 
 from pvtree.comm import Cluster, Network, local, virtual
 from pvtree.comm.network import PAYLOAD_SHARE
-from pvtree.ensemble import train
 from pvtree.errors import InvalidParameterError
-from pvtree.params import Params
+from pvtree.parameters.params import Params
+from pvtree.training.train import train
 
 # A byte takes a microsecond on the wire, and a tenth of that of the processor for each end.
 LINKS = Network(8e6 / PAYLOAD_SHARE, latency=1e-3, per_message=1e-4, per_byte=1e-7)

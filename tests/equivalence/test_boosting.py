@@ -13,14 +13,14 @@ from small_data import categories_of, independent_bins, make_columns
 
 import oracle
 from oracle import Rules, assert_same_tree, build_tree
-from pvtree.boosting import Booster
-from pvtree.dataset import Part, make_shard
-from pvtree.ensemble import train
-from pvtree.losses import make_loss
+from pvtree.binning.shard import Part, make_shard
+from pvtree.comm.worker import Worker
+from pvtree.kernels.team import Team
 from pvtree.model import Model, Tree
-from pvtree.params import Params
-from pvtree.team import Team
-from pvtree.worker import Worker
+from pvtree.objectives.losses import make_loss
+from pvtree.parameters.params import Params
+from pvtree.training.boosting import Booster
+from pvtree.training.train import train
 
 KINDS = ("many", "gaps", "category", "few", "infinite", "constant", "many", "missing", "extreme") * 2
 # The largest integers a row's gradient and hessian become: alone beside the count, and side by side.

@@ -16,9 +16,9 @@ from small_data import KINDS, categories_of, independent_bins, make_columns
 
 import oracle
 from oracle import Node, Rules, assert_same_tree, build_tree
-from pvtree.ensemble import train
 from pvtree.model import Model
-from pvtree.params import Params
+from pvtree.parameters.params import Params
+from pvtree.training.train import train
 
 # The largest integer that a label's distance from the mean becomes, where only it and the count share a word.
 LARGEST = 2**36 - 1

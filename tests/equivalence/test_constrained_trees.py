@@ -15,11 +15,11 @@ from test_cart import integer_values, params_of, rules_of
 
 import oracle
 from oracle import Node, assert_same_tree, build_tree
-from pvtree.ensemble import train
 from pvtree.model import Model, Tree
-from pvtree.params import Params
+from pvtree.parameters.params import Params
+from pvtree.training.train import train
 
-pytestmark = pytest.mark.filterwarnings("ignore::pvtree.skew.SkewWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::pvtree.training.skew.SkewWarning")
 KINDS = ("many", "few", "gaps", "category", "many", "infinite", "few")
 SIGNS = (1, -1, 1, 0, -1, 0, 0)
 SETS = ((0, 1, 3), (2, 3, 4), (4, 5))

@@ -20,13 +20,13 @@ from small_data import categories_of
 from test_strategies import ANYTHING, CASES, Case, Rows, as_model, make_rows, split_at
 
 import pvtree
-from pvtree.certificates import Certificate
 from pvtree.comm import local
-from pvtree.ensemble import Job, TrainResult, train, train_worker
 from pvtree.find_split import exact_voting, proof
-from pvtree.params import Params
+from pvtree.find_split.certificates import Certificate
+from pvtree.parameters.params import Params
+from pvtree.training.train import Job, TrainResult, train, train_worker
 
-pytestmark = pytest.mark.filterwarnings("ignore::pvtree.skew.SkewWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::pvtree.training.skew.SkewWarning")
 QUICK = settings(deadline=None, derandomize=True, database=None)
 WORKERS = (2, 3, 8, 16)
 TOP_K = (1, 5, 20)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pvtree.ensemble import train
-from pvtree.losses import predictions
-from pvtree.params import Params
+from pvtree.objectives.losses import predictions
+from pvtree.parameters.params import Params
+from pvtree.training.train import train
 
 lightgbm = pytest.importorskip("lightgbm")
 

@@ -23,22 +23,23 @@ from numpy.testing import assert_array_equal
 from small_data import KINDS, categories_of, independent_bins, make_columns
 
 import oracle
-from pvtree.binning import Thresholds, block_starts
+from pvtree.binning.binned_rows import BinnedRows
+from pvtree.binning.shard import Shard
+from pvtree.binning.thresholds import Thresholds, block_starts
 from pvtree.comm import Communicator, local
-from pvtree.dataset import Shard
-from pvtree.dtypes import BLOCK, ENTROPY, GRADIENT, N_BINS, BinnedRows, Layout
-from pvtree.ensemble import train
 from pvtree.find_split import voting
 from pvtree.find_split.merging import Elected
 from pvtree.find_split.voting import Voting
-from pvtree.frontier import Frontier
-from pvtree.frontier_grower import FrontierGrower
+from pvtree.growing.frontier import Frontier
+from pvtree.growing.frontier_grower import FrontierGrower
+from pvtree.growing.layouts import Layout, class_layout, gradient_layout
+from pvtree.growing.tree_memory import GrownTree, Rules
+from pvtree.kernels.constants import BLOCK, ENTROPY, GRADIENT, N_BINS
 from pvtree.kernels.elementary import log
-from pvtree.layouts import class_layout, gradient_layout
-from pvtree.params import Params
-from pvtree.row_ids import RowIds
-from pvtree.team import Team
-from pvtree.tree_memory import GrownTree, Rules
+from pvtree.kernels.team import Team
+from pvtree.parameters.params import Params
+from pvtree.reading.row_ids import RowIds
+from pvtree.training.train import train
 
 QUICK = settings(deadline=None, derandomize=True, database=None)
 SMALLEST = 2.0**-1022
@@ -318,7 +319,7 @@ def expected_votes(nodes: list[brute.Node], n_workers: int) -> tuple[int, int, i
 def check(case: Case, data: Data | None = None) -> tuple[list[brute.Node], list[Grown]]:
     data = data or make_data(case)
     elections = Elections()
-    with patch.object(voting, "elect", elections), patch("pvtree.frontier.BALLOT_BOUNDARIES", case.boundaries):
+    with patch.object(voting, "elect", elections), patch("pvtree.growing.frontier.BALLOT_BOUNDARIES", case.boundaries):
         grown = local.run(lambda comm: grow(case, data, comm, elections), case.n_workers)
     nodes = brute_force(case, data)
     number = {node.path: i for i, node in enumerate(nodes)}
@@ -493,7 +494,7 @@ def as_oracle_nodes(nodes: list[brute.Node]) -> list[oracle.Node]:
     return same
 
 
-@pytest.mark.filterwarnings("ignore::pvtree.skew.SkewWarning")
+@pytest.mark.filterwarnings("ignore::pvtree.training.skew.SkewWarning")
 @settings(QUICK, max_examples=30)
 @given(
     st.integers(0, 2**32), st.integers(1, 150), st.integers(2, 6), st.sampled_from([0, 0, 2, 3, 9]), st.integers(1, 3),

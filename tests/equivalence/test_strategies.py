@@ -23,21 +23,21 @@ from hypothesis import strategies as st
 from small_data import KINDS, categories_of, make_columns
 
 import pvtree
-from pvtree import growing
+from pvtree.binning.shard import Part, split_by_columns
 from pvtree.comm import Communicator, local
-from pvtree.dataset import Part, split_by_columns
-from pvtree.ensemble import Job, Trained, train, train_worker
 from pvtree.errors import CommunicationError, DivergedError
 from pvtree.find_split import Strategy, voting
 from pvtree.find_split.exchange import Exchange
 from pvtree.find_split.merging import Elected
-from pvtree.frontier import Frontier
+from pvtree.growing import tree_maker as growing
+from pvtree.growing.frontier import Frontier
+from pvtree.growing.tree_memory import TreeMemory
 from pvtree.model import Model, Tree
-from pvtree.params import Params
-from pvtree.row_ids import RowIds
-from pvtree.tree_memory import TreeMemory
+from pvtree.parameters.params import Params
+from pvtree.reading.row_ids import RowIds
+from pvtree.training.train import Job, Trained, train, train_worker
 
-pytestmark = pytest.mark.filterwarnings("ignore::pvtree.skew.SkewWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::pvtree.training.skew.SkewWarning")
 QUICK = settings(deadline=None, derandomize=True, database=None)
 LEARNERS = ("data", "attribute", "voting", "quantized")
 WORKERS = (1, 2, 3, 5, 8)

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pvtree.comm import Communicator, PhaseTraffic
-from pvtree.comm.formulas import Growth, Search, Wire, complete_tree, of_training, of_tree, paper_setting
-from pvtree.ensemble import TrainResult, train
-from pvtree.kernels import messages
-from pvtree.params import Params
-from pvtree.sampling import n_node_features
-from pvtree.skew import SkewWarning
+from pvtree.growing.sampling import n_node_features
+from pvtree.kernels.wire import messages
+from pvtree.parameters.params import Params
+from pvtree.planning.formulas import Growth, Search, Wire, complete_tree, of_training, of_tree, paper_setting
+from pvtree.training.skew import SkewWarning
+from pvtree.training.train import TrainResult, train
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
@@ -133,7 +133,7 @@ def test_the_formulas_by_hand() -> None:
 
 
 def test_indices_are_long_from_65535_features_on(monkeypatch) -> None:
-    monkeypatch.setattr("pvtree.ensemble.warn_if_skewed", lambda *_: None)  # takes longer than all the rest
+    monkeypatch.setattr("pvtree.training.train.warn_if_skewed", lambda *_: None)  # takes longer than all the rest
     n_features = 65_535
     X = np.zeros((40, n_features), np.float32)
     X[:, ::6000] = np.random.default_rng(0).standard_normal((40, len(X[0, ::6000])))

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import pvtree
-from pvtree.skew import SkewWarning
 from pvtree.theory import (
     best_splits,
     estimate_p,
@@ -21,6 +20,7 @@ from pvtree.theory import (
     selection_probability,
     simulate_alpha,
 )
+from pvtree.training.skew import SkewWarning
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 

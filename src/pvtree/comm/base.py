@@ -12,7 +12,7 @@ import numpy as np
 
 from pvtree.comm.traffic import PHASES, Traffic
 from pvtree.errors import InvalidParameterError, InvalidTypeError
-from pvtree.team import Team
+from pvtree.kernels.team import Team
 
 REDUCTIONS = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 

@@ -11,11 +11,11 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from importlib.metadata import version
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
-import pvtree
 from pvtree.comm import dask_post
 from pvtree.comm.dask_worker import START_SECONDS, Outcome, with_traceback, work
 from pvtree.errors import (
@@ -154,7 +154,7 @@ def open_boxes(client: distributed.Client, name: str, addresses: list[str], time
 
     answers, late = client.sync(open_all)
     for rank, answer in sorted(answers.items()):
-        if answer == pvtree.__version__:
+        if answer == version("pvtree"):
             continue
         who = f"Worker {rank} of {len(addresses)} ({addresses[rank]})"
         if isinstance(answer, ImportError):
@@ -169,7 +169,7 @@ def open_boxes(client: distributed.Client, name: str, addresses: list[str], time
         if isinstance(answer, BaseException):
             raise answer
         raise CommunicationError(
-            f"{who} has pvtree {answer} and the client {pvtree.__version__}; install the same version everywhere."
+            f"{who} has pvtree {answer} and the client {version('pvtree')}; install the same version everywhere."
         )
     if late:
         raise WorkerTimeoutError(

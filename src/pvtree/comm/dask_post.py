@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib.metadata import version
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -68,13 +69,11 @@ async def open_box(run: str, seconds: float, dask_worker: Worker | None = None) 
 
     Returns the version, as workers of different versions would not understand each other.
     """
-    import pvtree
-
     assert dask_worker is not None
     box = Box(run, dask_worker)
     boxes_of(dask_worker)[run] = box
     asyncio.get_running_loop().call_later(seconds, box.expire)
-    return pvtree.__version__
+    return version("pvtree")
 
 
 async def drop_box(run: str, dask_worker: Worker | None = None) -> None:

@@ -20,7 +20,7 @@ from pvtree.comm.base import Call
 from pvtree.comm.local import LocalCommunicator, Meeting
 from pvtree.comm.network import Network
 from pvtree.errors import InvalidParameterError
-from pvtree.team import Team
+from pvtree.kernels.team import Team
 
 Result = TypeVar("Result")
 

@@ -10,11 +10,11 @@ from pvtree.find_split.exact_voting import AuditedVoting, ExactVoting
 from pvtree.find_split.serial import Serial
 from pvtree.find_split.strategy import Strategy, Votes
 from pvtree.find_split.voting import Voting
-from pvtree.params import SEPARATE_LEARNERS
+from pvtree.parameters.params import SEPARATE_LEARNERS
 
 if TYPE_CHECKING:
     from pvtree.comm import Communicator
-    from pvtree.params import Params
+    from pvtree.parameters.params import Params
 
 __all__ = ["Strategy", "Votes", "make_strategy"]
 

@@ -11,7 +11,7 @@ from pvtree.find_split.splits import agree_on_best
 from pvtree.find_split.strategy import Together
 
 if TYPE_CHECKING:
-    from pvtree.frontier import Frontier
+    from pvtree.growing.frontier import Frontier
 
 
 class Attribute(Together):

@@ -8,12 +8,12 @@ import numpy as np
 
 from pvtree.comm import Communicator
 from pvtree.find_split.merging import Elected
-from pvtree.kernels import bound_wire as kernels
-from pvtree.kernels.bounds import smallest_hessians
-from pvtree.kernels.wire import from_bytes, to_bytes
+from pvtree.kernels.bounds import wire as kernels
+from pvtree.kernels.bounds.local import smallest_hessians
+from pvtree.kernels.wire.histograms import from_bytes, to_bytes
 
 if TYPE_CHECKING:
-    from pvtree.frontier import Frontier
+    from pvtree.growing.frontier import Frontier
 
 _OCTAVE_STEPS = kernels.octave_steps()
 

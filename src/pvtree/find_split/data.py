@@ -11,10 +11,10 @@ from pvtree.comm import Communicator
 from pvtree.find_split.merging import Merging
 from pvtree.find_split.splits import agree_on_best
 from pvtree.find_split.strategy import Together
-from pvtree.kernels.messages import PLAIN, SPARSE
+from pvtree.kernels.wire.messages import PLAIN, SPARSE
 
 if TYPE_CHECKING:
-    from pvtree.frontier import Frontier
+    from pvtree.growing.frontier import Frontier
 
 
 class Data(Together):

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pvtree.certificates import Certificate
 from pvtree.comm import Communicator
 from pvtree.find_split.bounds import Bounds
+from pvtree.find_split.certificates import Certificate
 from pvtree.find_split.merging import Elected
 from pvtree.find_split.proof import Proof
 from pvtree.find_split.splits import agree_on_best
 from pvtree.find_split.top_k_by_level import TopKByLevel
 from pvtree.find_split.voting import Voting, elect, top_k
-from pvtree.kernels.rounding_grid import ROUNDS
+from pvtree.kernels.bounds.rounding_grid import ROUNDS
 
 if TYPE_CHECKING:
-    from pvtree.frontier import Frontier
+    from pvtree.growing.frontier import Frontier
 
 # Attributes in doubt are merged in batches, those of the largest bounds first: one of them may win and settle the rest.
 # So many of each owner.

@@ -13,10 +13,10 @@ import numpy as np
 
 from pvtree.find_split.exchange import Exchange
 from pvtree.find_split.post import Items, Post
-from pvtree.kernels import merge as kernels
+from pvtree.kernels.wire import merge as kernels
 
 if TYPE_CHECKING:
-    from pvtree.frontier import Frontier
+    from pvtree.growing.frontier import Frontier
 
 _NOTHING = np.empty(0, np.int64)
 LENGTH_BYTES = 4  # in front of what travels along with histograms

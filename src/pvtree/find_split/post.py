@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from pvtree.dtypes import N_BINS
-from pvtree.kernels import messages as kernels
-from pvtree.kernels.sparse_words import most_words
-from pvtree.kernels.wire import max_bits, wire_scratch
-from pvtree.kernels.wire_rows import max_bits_of_rows, rows_scratch
+from pvtree.kernels.constants import N_BINS
+from pvtree.kernels.wire import messages as kernels
+from pvtree.kernels.wire.histograms import max_bits, wire_scratch
+from pvtree.kernels.wire.rows import max_bits_of_rows, rows_scratch
+from pvtree.kernels.wire.sparse_words import most_words
 
 if TYPE_CHECKING:
-    from pvtree.frontier import Frontier
+    from pvtree.growing.frontier import Frontier
 
 # Histograms of single features cost about three times as much a row as those of whole blocks.
 _SINGLY_BELOW = 1 / 3

@@ -13,14 +13,14 @@ import numpy as np
 
 from pvtree.find_split.exchange import Exchange
 from pvtree.find_split.merging import Elected
-from pvtree.kernels import proof as kernels
-from pvtree.kernels.bound_wire import least_gains
-from pvtree.kernels.rounded_sums import most_bits
-from pvtree.kernels.rounding_grid import Grid
-from pvtree.kernels.wire import from_bytes, to_bytes
+from pvtree.kernels.bounds import proof as kernels
+from pvtree.kernels.bounds.rounded_sums import most_bits
+from pvtree.kernels.bounds.rounding_grid import Grid
+from pvtree.kernels.bounds.wire import least_gains
+from pvtree.kernels.wire.histograms import from_bytes, to_bytes
 
 if TYPE_CHECKING:
-    from pvtree.frontier import Frontier
+    from pvtree.growing.frontier import Frontier
 
 # Many features in doubt are cheaper to add up in whole blocks: see post.py, which has the same measure.
 _SINGLY_BELOW = 1 / 3

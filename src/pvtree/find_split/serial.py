@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pvtree.find_split.strategy import Strategy
 
 if TYPE_CHECKING:
-    from pvtree.frontier import Frontier
+    from pvtree.growing.frontier import Frontier
 
 
 class Serial(Strategy):

@@ -9,7 +9,7 @@ import numpy as np
 from pvtree.find_split.exchange import Exchange
 
 if TYPE_CHECKING:
-    from pvtree.frontier import Frontier
+    from pvtree.growing.frontier import Frontier
 
 
 def split_dtype(n_fields: int, has_categories: bool) -> np.dtype:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from pvtree.comm import Communicator
+from pvtree.errors import public
 from pvtree.find_split.exchange import Exchange
-from pvtree.public import public
 
 if TYPE_CHECKING:
-    from pvtree.frontier import Frontier
+    from pvtree.growing.frontier import Frontier
 
 
 @public

@@ -10,11 +10,11 @@ from pvtree.comm import Communicator
 from pvtree.find_split.merging import Elected, Merging
 from pvtree.find_split.splits import agree_on_best
 from pvtree.find_split.strategy import Together, Votes
-from pvtree.kernels import ballots as kernels
-from pvtree.kernels.messages import PACKED, PLAIN
+from pvtree.kernels.wire import ballots as kernels
+from pvtree.kernels.wire.messages import PACKED, PLAIN
 
 if TYPE_CHECKING:
-    from pvtree.frontier import Frontier
+    from pvtree.growing.frontier import Frontier
 
 
 class Voting(Together):

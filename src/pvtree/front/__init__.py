@@ -1,0 +1,1 @@
+"""What users touch: estimators, LightGBM's functions, the command line, pictures and the demo."""

@@ -1,0 +1,137 @@
+"""The options of ``pvtree train`` that are the estimators' parameters, made from their constructors and rules."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import click
+
+from pvtree.front.cli.columns import ColumnSets, Signs
+
+TASKS = ("classification", "regression", "ranking")
+ENSEMBLES = ("gbdt", "forest", "tree")
+ESTIMATORS = {
+    ("classification", "gbdt"): "GBDTClassifier",
+    ("regression", "gbdt"): "GBDTRegressor",
+    ("ranking", "gbdt"): "GBDTRanker",
+    ("classification", "forest"): "RandomForestClassifier",
+    ("regression", "forest"): "RandomForestRegressor",
+    ("classification", "tree"): "DecisionTreeClassifier",
+    ("regression", "tree"): "DecisionTreeRegressor",
+}
+
+
+class Words(click.ParamType):
+    """A number, or one of the words that a parameter knows; none is Python's None."""
+
+    name = "value"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        for kind in (int, float):
+            try:
+                return kind(value)
+            except ValueError:
+                continue
+        return value
+
+
+TYPES = {"int": click.INT, "int | None": click.INT, "float": click.FLOAT, "str": click.STRING, "bool": click.BOOL}
+SPECIAL = {
+    "max_features": Words(),
+    "top_k": Words(),
+    "random_state": click.INT,
+    "objective": click.STRING,
+    "monotone_constraints": Signs(),
+    "interaction_constraints": ColumnSets(),
+}
+# What a parameter takes on the command line, where that is less than in Python.
+TAKES = {
+    "categorical_feature": "names or numbers of columns, with commas between them",
+    "monotone_constraints": "a sign for each column, such as 1,-1,0, or those of some, such as age:1,3:-1",
+    "interaction_constraints": "sets of names or numbers of columns, such as 0,1;2,3",
+    "objective": "a named objective of the task",
+    "random_state": "an integer of at least 0",
+    "max_features": "sqrt, log2, none, an integer of at least 1, or a fraction such as 0.5",
+}
+
+
+def parameter_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds an option for every parameter of every estimator; None means that it was not given."""
+    for name, parameter in reversed(all_parameters().items()):
+        command = make_option(name, parameter)(command)
+    return command
+
+
+def make_option(name: str, parameter: inspect.Parameter) -> Callable[..., Any]:
+    from pvtree.parameters.params import RULES
+
+    rule, flag = RULES[name], f"--{name.replace('_', '-')}"
+    text = f"{rule.meaning} Takes {TAKES.get(name, rule.allowed)}; {default_text(name)}."
+    if parameter.annotation == "bool":
+        return click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=f"{rule.meaning} {default_text(name)}.")
+    names = ("--workers", flag) if name == "n_workers" else (flag,)
+    kind = SPECIAL.get(name) or TYPES.get(str(parameter.annotation), click.STRING)
+    known = re.findall(r"'(\w+)'", rule.allowed)
+
+    def complete(_ctx: click.Context, _option: click.Parameter, incomplete: str) -> list[str]:
+        return [word for word in known if word.startswith(incomplete)]
+
+    return click.option(*names, name, type=kind, default=None, help=text, shell_complete=complete)
+
+
+def all_parameters() -> dict[str, inspect.Parameter]:
+    found: dict[str, inspect.Parameter] = {}
+    for estimator in ESTIMATORS.values():
+        for name, parameter in parameters_of(estimator).items():
+            if name != "eval_metric":  # the command has an option of its own, which may be repeated
+                found.setdefault(name, parameter)
+    return found
+
+
+def parameters_of(estimator: str) -> dict[str, inspect.Parameter]:
+    from pvtree.front import estimators
+
+    signature = inspect.signature(getattr(estimators, estimator).__init__)
+    return {name: parameter for name, parameter in signature.parameters.items() if name != "self"}
+
+
+def default_text(name: str) -> str:
+    """The default, of each kind of ensemble where they differ."""
+    defaults: dict[str, list[str]] = {}
+    for (_, ensemble), estimator in ESTIMATORS.items():
+        parameters = parameters_of(estimator)
+        if name in parameters:
+            kinds = defaults.setdefault(str(parameters[name].default), [])
+            kinds.extend([ensemble] * (ensemble not in kinds))
+    if len(defaults) == 1:
+        return f"default {next(iter(defaults))}"
+    return "default " + ", ".join(f"{value} ({' or '.join(kinds)})" for value, kinds in defaults.items())
+
+
+def estimator_class(task: str, ensemble: str, given: Mapping[str, Any]) -> type:
+    """The estimator for a task, once all parameters given are known to be its own."""
+    from pvtree.front import estimators
+
+    if (task, ensemble) not in ESTIMATORS:
+        raise click.UsageError(f"--task {task} is not for --ensemble {ensemble}; use --ensemble gbdt.")
+    estimator = ESTIMATORS[task, ensemble]
+    for name in given:
+        if name not in parameters_of(estimator):
+            flag = f"--{name.replace('_', '-')}"
+            raise click.UsageError(f"{flag} means nothing to --task {task} --ensemble {ensemble}; leave it out.")
+    kind: type = getattr(estimators, estimator)
+    return kind
+
+
+def python_values(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the estimator's constructor takes."""
+    values = dict(given)
+    if values.get("max_features") == "none":
+        values["max_features"] = None
+    if "categorical_feature" in values and values["categorical_feature"] != "auto":
+        listed = [column.strip() for column in values["categorical_feature"].split(",") if column.strip()]
+        values["categorical_feature"] = [int(column) if column.isdigit() else column for column in listed]
+    return values

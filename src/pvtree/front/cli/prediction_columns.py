@@ -1,0 +1,82 @@
+"""What a model answers about rows: values, classes, probabilities, raw scores, leaves or contributions, with names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pvtree.errors import InvalidParameterError
+from pvtree.model.model import Model, Scalar
+from pvtree.model.tree_text import NUMBERED
+
+KINDS = ("prediction", "proba", "raw", "leaf", "contrib")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Columns of a table of predictions."""
+
+    names: list[str]
+    of_rows: Callable[[np.ndarray], np.ndarray]  # encoded rows -> (n,) for one name, (n, n_names) for more
+
+
+def answer(model: Model, kind: str, n_iterations: int | None = None, n_threads: int = 1) -> Answer:
+    """``kind`` is one of KINDS; "prediction" is a class where the model knows classes, else a value."""
+    how: dict[str, Any] = {"n_iterations": n_iterations, "n_threads": n_threads}
+    if kind == "leaf":
+        step = model.trees_per_iteration
+        n_trees = len(model.trees) if n_iterations is None else min(n_iterations * step, len(model.trees))
+        return Answer([f"leaf_{t}" for t in range(n_trees)], lambda X: model.predict_leaf(X, **how))
+    if kind == "contrib":
+        columns = [*model.column_names(NUMBERED), "expected"]
+        names = [f"{of}{column}" for of in _prefixes(model, model.n_outputs) for column in columns]
+        return Answer(names, lambda X: model.predict_contrib(X, **how))
+    if kind == "raw":
+        names = [f"raw_{name}" for name in _output_names(model)] if model.n_outputs > 1 else ["raw"]
+        return Answer(names, lambda X: _flat(model.predict_raw(X, **how)))
+    classes = class_labels(model)
+    if kind == "proba":
+        if classes is None:
+            raise InvalidParameterError(
+                f"The model predicts values ({model.objective}), which have no probabilities; leave proba out."
+            )
+        return Answer(
+            [f"proba_{label}" for label in classes], lambda X: probabilities(model, model.predict_raw(X, **how))
+        )
+    if classes is None:
+        return Answer(["prediction"], lambda X: model.predict_raw(X, **how)[:, 0])
+    labels = np.asarray(classes)
+    return Answer(["prediction"], lambda X: labels[probabilities(model, model.predict_raw(X, **how)).argmax(axis=1)])
+
+
+def _flat(raw: np.ndarray) -> np.ndarray:
+    return raw[:, 0] if raw.shape[1] == 1 else raw
+
+
+def class_labels(model: Model) -> Sequence[Scalar] | None:
+    """The classes in the order of the probabilities; None for a model of values. Models of LightGBM's know numbers."""
+    if model.classes is not None:
+        return model.classes
+    n_classes = {"binary": 2, "multiclass": model.n_outputs}.get(model.objective)
+    return None if n_classes is None else tuple(range(n_classes))
+
+
+def probabilities(model: Model, raw: np.ndarray) -> np.ndarray:
+    """(n_rows, n_classes). Scores of a user's own objective are taken as fit takes them: log-odds, or softmax's."""
+    from pvtree.objectives.losses import class_probabilities
+
+    if model.ensemble == "forest" and model.objective == "classification":
+        return raw
+    return class_probabilities(raw)
+
+
+def _output_names(model: Model) -> list[str]:
+    classes = class_labels(model)
+    return [str(label) for label in (classes if classes is not None else range(model.n_outputs))]
+
+
+def _prefixes(model: Model, n_outputs: int) -> list[str]:
+    return [""] if n_outputs == 1 else [f"{name}: " for name in _output_names(model)]

@@ -1,0 +1,180 @@
+"""What all estimators share beside fit: parameters with checked names, and prediction."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from pvtree.comm.user_warnings import warn_user
+from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
+from pvtree.model.prediction_kinds import Finish, checked_range, predict_kind
+from pvtree.parameters.aliases import ANYWAY, right_names
+from pvtree.parameters.params import RULES, Rule, check_values, n_threads, parameter_docs
+from pvtree.reading import inputs
+from pvtree.reading.dask_data import is_collection, lazily
+
+if TYPE_CHECKING:
+    pass
+
+
+def store(estimator: Any, arguments: Mapping[str, Any]) -> None:
+    """Keep constructor arguments as they are; scikit-learn wants no more and no less of ``__init__``."""
+    for name, value in arguments.items():
+        if name != "self":
+            setattr(estimator, name, value)
+
+
+@dataclass(frozen=True)
+class OfRows:
+    """A method with all its arguments but the rows."""
+
+    method: Callable[..., np.ndarray]
+    estimator: Estimator
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def __call__(self, X: Any) -> np.ndarray:
+        return self.method(self.estimator, X, *self.args, **self.kwargs)
+
+
+def lazy_on_dask(method: Callable[..., np.ndarray]) -> Callable[..., Any]:
+    """A method f(X, ...) that gives an array of X's rows: of a Dask collection it gives a Dask array, without waiting.
+
+    Each partition is predicted where it is, on one thread unless ``n_jobs`` says otherwise, because Dask uses the
+    other threads for other partitions.
+    """
+
+    @functools.wraps(method)
+    def wherever(self: Estimator, X: Any, *args: Any, **kwargs: Any) -> Any:
+        if not is_collection(X):
+            return method(self, X, *args, **kwargs)
+        check_is_fitted(self, "model_")
+        columns = self._columns()
+        if getattr(X, "ndim", 2) != 2:
+            raise InvalidDataError(f"X must be two-dimensional, but has {X.ndim} dimension(s); pass rows and columns.")
+        if X.shape[1] == X.shape[1]:  # or not known before it is computed
+            inputs.check_columns(X, columns, type(self).__name__)
+        inputs.warn_if_nameless(X, columns, type(self).__name__)
+        # As it is now: a later fit makes new attributes, but changes none of these.
+        now = copy.copy(self)
+        now.n_jobs = 1 if self.n_jobs is None else self.n_jobs
+        now._of_named_rows = False  # the warning has been given, not to be repeated by every partition
+        predict = OfRows(wherever, now, args, kwargs)
+        example = predict(np.zeros((1, columns.n_features)))  # of the right type and width
+        return lazily(predict, X, example.dtype, None if example.ndim == 1 else example.shape[1])
+
+    return wherever
+
+
+class RightNames(type(BaseEstimator)):  # type: ignore[misc]
+    """Makes estimators of parameters under any of their names.
+
+    Before __init__, so that what an estimator is made with, shows and is cloned by are our names only.
+    """
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """What help, editors and scikit-learn show: the constructor's, not that of __call__ below."""
+        signature = inspect.signature(cls.__init__)  # type: ignore[misc]
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        parameters = inspect.signature(cls.__init__).parameters  # type: ignore[misc]
+        if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+            kwargs = right_names(kwargs, cls._get_param_names(), cls.__name__, cls._anyway)
+        return super().__call__(*args, **kwargs)
+
+
+class Estimator(BaseEstimator, metaclass=RightNames):
+    """Explicit parameters, no surprises: a name that is not one of them never gets past the constructor."""
+
+    _rules: ClassVar[Mapping[str, Rule]] = RULES
+    _anyway: ClassVar[Mapping[str, tuple[Any, ...]]] = ANYWAY
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.__doc__ and cls.__module__.startswith("pvtree.") and cls._get_param_names():
+            cls.__doc__ = f"{inspect.cleandoc(cls.__doc__)}\n\n{parameter_docs(cls.__init__, cls._rules)}\n"
+
+    def set_params(self, **params: Any) -> Self:
+        return super().set_params(**right_names(params, self._get_param_names(), type(self).__name__, self._anyway))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
+        tags.target_tags.required = True
+        return tags
+
+    def _checked_parameters(self) -> dict[str, Any]:
+        values = self.get_params(deep=False)
+        check_values(values, self._rules)
+        if values["top_k"] == "auto" and values["tree_learner"] == "voting":
+            raise InvalidParameterError(
+                "top_k='auto' would change the model of tree_learner='voting'; use tree_learner='exact_voting', "
+                "or an integer."
+            )
+        for sentence in self._idle_parameters(values):
+            warn_user(sentence)
+        return values
+
+    def _idle_parameters(self, values: dict[str, Any]) -> list[str]:
+        """A sentence about each parameter that does nothing beside the others."""
+        if values["audit"] and values["tree_learner"] != "voting":
+            return ["audit does nothing unless tree_learner is 'voting'; 'exact_voting' proves every split."]
+        if values["n_workers"] > 1 and values["tree_learner"] == "serial":
+            return ["n_workers does nothing while tree_learner is 'serial'; leave tree_learner out to share the rows."]
+        return []
+
+    @lazy_on_dask
+    def _raw(self, X: Any, num_iteration: int | None = None, start_iteration: int = 0) -> np.ndarray:
+        """Sum (GBDT) or mean (forest) of the trees' values, (n_rows, n_outputs)."""
+        check_is_fitted(self, "model_")
+        return self.model_.predict_raw(self._matrix(X), **self._which(num_iteration, start_iteration))
+
+    def _of_kind(
+        self, X: Any, finish: Finish, num_iteration: int | None, start_iteration: int, **kind: bool
+    ) -> np.ndarray:
+        """What predict gives; see ``predict_kind``."""
+        check_is_fitted(self, "model_")
+        return predict_kind(self.model_, self._matrix(X), self._which(num_iteration, start_iteration), finish, **kind)
+
+    def _which(self, num_iteration: int | None, start_iteration: int) -> dict[str, Any]:
+        """The iterations to predict with, as the model's methods take them, and the threads."""
+        return {**checked_range(start_iteration, num_iteration), "n_threads": n_threads(self.n_jobs)}
+
+    def _staged_raw(self, X: Any) -> Iterator[np.ndarray]:
+        check_is_fitted(self, "model_")
+        if is_collection(X):
+            raise InvalidTypeError(
+                "Staged predictions are made of rows in memory, but X is a Dask collection; pass X.compute(), or call "
+                "predict with num_iteration for some of the stages."
+            )
+        return self.model_.staged_raw(self._matrix(X), n_threads=n_threads(self.n_jobs))
+
+    def _matrix(self, X: Any) -> Any:
+        return inputs.read_like(X, self._columns(), type(self).__name__)
+
+    def _columns(self) -> inputs.Columns:
+        return replace(self.model_.columns, of_named_rows=getattr(self, "_of_named_rows", False))
+
+    @lazy_on_dask
+    def apply(self, X: Any) -> np.ndarray:
+        """Leaf that each row falls into: its ordinal among the tree's leaves, (n_rows, n_trees)."""
+        check_is_fitted(self, "model_")
+        return self.model_.predict_leaf(self._matrix(X), **self._which(None, 0))
+
+    @property
+    def feature_importances_(self) -> np.ndarray:
+        """Splits on each feature, or their summed gains, as ``importance_type`` says; not normalised."""
+        check_is_fitted(self, "model_")
+        self._rules["importance_type"].check("importance_type", self.importance_type)
+        return self.model_.feature_importance(self.importance_type)

@@ -1,0 +1,163 @@
+"""The evaluation arguments of fit -> the sets and metrics that the trainer reports after every iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pvtree.comm import Communicator
+from pvtree.comm.agreement import share
+from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
+from pvtree.parameters.params import integer
+
+_NO_METRIC = ("", "none", "null", "custom", "na")  # LightGBM's words for none
+
+if TYPE_CHECKING:
+    from pvtree.objectives.metrics import CustomMetric, Metric
+    from pvtree.reading.tables import Columns
+    from pvtree.reading.training_rows import Given, ReadTarget
+    from pvtree.training.evaluator import EvalSet
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What the user passed to fit, each a list with one entry per evaluation set."""
+
+    eval_set: Any = None
+    eval_names: Any = None
+    eval_sample_weight: Any = None
+    eval_group: Any = None
+    eval_qid: Any = None
+    eval_metric: Any = None
+    eval_at: Any = ()
+
+
+def paired(eval_set: Any, eval_X: Any, eval_y: Any) -> Any:
+    """``eval_set`` of LightGBM's newer ``eval_X`` and ``eval_y``: one set, or a tuple or list of sets."""
+    if eval_X is None and eval_y is None:
+        return eval_set
+    if eval_set is not None:
+        raise InvalidParameterError("eval_set and eval_X are two ways to give the same; leave one of them out.")
+    if eval_X is None or eval_y is None:
+        raise InvalidDataError("eval_X and eval_y belong together; pass both, or none of them.")
+    # A list may as well be one set, row by row.
+    is_many = isinstance(eval_X, tuple) or (
+        isinstance(eval_X, list) and bool(eval_X) and all(len(getattr(X, "shape", ())) == 2 for X in eval_X)
+    )
+    if not is_many:
+        return [(eval_X, eval_y)]
+    if not isinstance(eval_y, list | tuple) or len(eval_X) != len(eval_y):
+        raise InvalidDataError(f"eval_X holds {len(eval_X)} set(s); pass eval_y as a tuple with a target for each.")
+    return list(zip(eval_X, eval_y, strict=True))
+
+
+def given_sets(evaluation: Evaluation, train: Given) -> dict[str, Given]:
+    """The evaluation sets by name, as the user gave them."""
+    pairs = set_pairs(evaluation.eval_set)
+    names = _names(evaluation.eval_names, pairs, (train.X, train.y))
+    more = [
+        one_each(getattr(evaluation, name), len(pairs), name)
+        for name in ("eval_sample_weight", "eval_group", "eval_qid")
+    ]
+    return {
+        name: replace(train, X=X, y=y, weight=weight, group=group, qid=qid, prefix="eval_", suffix=f" of eval_set {i}")
+        for i, (name, (X, y), weight, group, qid) in enumerate(zip(names, pairs, *more, strict=True))
+    }
+
+
+def read_eval_sets(
+    sets: dict[str, Given], columns: Columns, read_target: ReadTarget, comm: Communicator
+) -> list[EvalSet]:
+    """Each worker's rows of every evaluation set."""
+    from pvtree.reading.sources import as_source
+    from pvtree.reading.sparse_rows import SparseRows
+    from pvtree.reading.training_rows import open_rows, read_rows
+    from pvtree.training.evaluator import EvalSet
+
+    if len({tuple(names) for names in share(list(sets), comm)}) > 1:
+        raise InvalidDataError("eval_set differs between workers; pass the same sets, and each worker's rows of them.")
+    read = []
+    for name, given in sets.items():
+        rows = read_rows(given, open_rows(given, comm), columns, "the model", read_target, comm)
+        X = rows.X if isinstance(rows.X, SparseRows) else as_source(rows.X).matrix()
+        read.append(EvalSet(name, X, rows.y, rows.weight, rows.group))
+    return read
+
+
+def read_metrics(evaluation: Evaluation, objective: str) -> list[Metric | CustomMetric]:
+    """The metrics asked for, else the objective's own; a ranker's "ndcg" becomes one metric per eval_at."""
+    from pvtree.objectives.metrics import CustomMetric, default_metric, get_metric
+
+    asked = listed_metrics(evaluation.eval_metric)
+    if asked is None:
+        asked = ["ndcg" if objective == "lambdarank" else default_metric(objective)]
+    names = []
+    for name in (each for each in asked if isinstance(each, str)):
+        is_at_ranks = objective == "lambdarank" and name.lower() == "ndcg"
+        names += [f"ndcg@{rank}" for rank in _ranks(evaluation.eval_at)] if is_at_ranks else [name]
+    named = {metric.name: metric for metric in (get_metric(name, objective) for name in names)}
+    return [*named.values(), *(CustomMetric(function, objective) for function in asked if callable(function))]
+
+
+def listed_metrics(asked: Any) -> list[Any] | None:
+    """Of a name, names with commas, a function, or a list or set of these; LightGBM's words for none are left out."""
+    if asked is None:
+        return None
+    if isinstance(asked, str):
+        asked = [name.strip() for name in asked.split(",")]
+    if isinstance(asked, set | frozenset):
+        asked = sorted(asked, key=str)  # the same on every worker
+    listed = [asked] if callable(asked) else asked
+    if not isinstance(listed, list | tuple) or not all(isinstance(m, str) or callable(m) for m in listed):
+        raise InvalidTypeError(f"eval_metric must be a metric's name, a function or a list of these, got {asked!r}.")
+    return [each for each in listed if not (isinstance(each, str) and each.lower() in _NO_METRIC)]
+
+
+def joined_metrics(of_fit: Any, of_estimator: Any) -> list[Any] | None:
+    """Both are reported, those of fit first, as in LightGBM; None asks for the objective's own."""
+    named, own = listed_metrics(of_fit), listed_metrics(of_estimator)
+    if named is None or own is None:
+        return own if named is None else named
+    return [metric for metric in named if metric not in own] + own
+
+
+def _ranks(eval_at: Any) -> list[int]:
+    ranks = list(eval_at) if isinstance(eval_at, list | tuple | np.ndarray) else [eval_at]
+    if not ranks:
+        raise InvalidParameterError("eval_at must hold at least one rank, such as eval_at=[10].")
+    for rank in ranks:
+        integer("", 1).check("eval_at", rank)
+    return ranks
+
+
+def set_pairs(eval_set: Any) -> list[tuple[Any, Any]]:
+    if eval_set is None:
+        return []
+    if isinstance(eval_set, tuple) and len(eval_set) == 2 and not isinstance(eval_set[0], tuple):
+        eval_set = [eval_set]  # one pair, as it is often written
+    if not isinstance(eval_set, list | tuple) or not all(isinstance(p, list | tuple) and len(p) == 2 for p in eval_set):
+        raise InvalidTypeError("eval_set must be a list of pairs (X, y), such as eval_set=[(X_valid, y_valid)].")
+    return [(X, y) for X, y in eval_set]
+
+
+def _names(eval_names: Any, pairs: list[tuple[Any, Any]], train_data: tuple[Any, Any]) -> list[str]:
+    if eval_names is None:
+        # The training data is told apart by its name, because it never decides about stopping.
+        is_train = [X is train_data[0] and y is train_data[1] for X, y in pairs]
+        return ["training" if same and not any(is_train[:i]) else f"valid_{i}" for i, same in enumerate(is_train)]
+    eval_names = [eval_names] if isinstance(eval_names, str) else eval_names
+    names = one_each(eval_names, len(pairs), "eval_names")
+    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise InvalidDataError(f"eval_names must be different strings, got {list(names)!r}.")
+    return list(names)
+
+
+def one_each(values: Any, n_sets: int, name: str) -> Sequence[Any]:
+    if values is None:
+        return [None] * n_sets
+    if not isinstance(values, list | tuple) or len(values) != n_sets:
+        raise InvalidDataError(f"{name} must be a list with one entry for each of the {n_sets} sets of eval_set.")
+    return values

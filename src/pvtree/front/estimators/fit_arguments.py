@@ -1,0 +1,41 @@
+"""Arguments of fit that it does not know: a sentence for each in place of Python's TypeError."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from pvtree.errors import InvalidParameterError
+from pvtree.parameters.aliases import synonym
+from pvtree.parameters.suggestions import closest
+
+_INSTEAD = {
+    **dict.fromkeys(
+        ("init_score", "eval_init_score", "base_margin"),
+        "training goes on from a model's own scores only: pass that model as init_model.",
+    ),
+    **dict.fromkeys(("group", "qid", "eval_group", "eval_qid"), "queries are for rankings, see GBDTRanker."),
+    "eval_at": "ranks are for rankings, see GBDTRanker.",
+    "eval_class_weight": "pass eval_sample_weight instead.",
+}
+
+
+def refuse_unknown(given: Mapping[str, Any], fit: Callable[..., Any], owner: str, parameters: Collection[str]) -> None:
+    """``given`` are the arguments that ``fit`` has no name for; None asks for nothing."""
+    for name, value in given.items():
+        if value is None and name in _INSTEAD:
+            continue
+        raise InvalidParameterError(f"{name} is no argument of {owner}.fit; {_remedy(name, fit, parameters)}")
+
+
+def _remedy(name: str, fit: Callable[..., Any], parameters: Collection[str]) -> str:
+    if name in _INSTEAD:
+        return _INSTEAD[name]
+    right = synonym(name, parameters)
+    if right is not None:
+        return f"it is a parameter, to be given before: set_params({right}=...)."
+    signature = inspect.signature(fit).parameters.values()
+    known = [each.name for each in signature if each.name != "self" and each.kind is not each.VAR_KEYWORD]
+    near = closest(name, known)
+    return f"did you mean {near}?" if near else f"its arguments are {', '.join(known)}."

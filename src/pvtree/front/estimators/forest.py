@@ -1,0 +1,200 @@
+"""Decision trees and random forests, split by the gains of the paper's Definition 2.1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pvtree.errors import public
+from pvtree.front.estimators.base import store
+from pvtree.front.estimators.fitting import Fitting
+from pvtree.front.estimators.tasks import Classifier, Regressor
+from pvtree.parameters.params import RULES, SEPARATE_LEARNERS, TREE_LEARNERS, one_of
+
+_FOREST_RULES = RULES | {
+    "tree_learner": one_of(
+        RULES["tree_learner"].meaning.partition(";")[0] + ".",
+        *TREE_LEARNERS,
+        note=f" ({' and '.join(map(repr, SEPARATE_LEARNERS))} are for boosting only: use 'voting')",
+    )
+}
+
+
+class _Forest(Fitting):
+    _ensemble = "forest"
+
+
+class _ClassForest(_Forest, Classifier):
+    _rules = _FOREST_RULES | {"criterion": one_of("What a split must bring: information gain.", "entropy")}
+
+    def _task(self, n_classes: int) -> str:
+        return "classification"
+
+    def _probabilities(self, raw: np.ndarray) -> np.ndarray:
+        return raw  # the mean of the leaves' class frequencies
+
+
+class _ValueForest(_Forest, Regressor):
+    _rules = _FOREST_RULES | {"criterion": one_of("What a split must bring: variance gain.", "variance")}
+
+    def _task(self, n_classes: int) -> str:
+        return "regression"
+
+
+class _OneTree(_Forest):
+    @property
+    def _settled(self) -> dict[str, Any]:
+        return {"n_estimators": 1, "bootstrap": False}  # one tree that sees every row once
+
+    def apply(self, X: Any) -> np.ndarray:
+        """Leaf that each row falls into: its ordinal among the tree's leaves, (n_rows,)."""
+        return super().apply(X)[:, 0]
+
+
+@public
+class RandomForestClassifier(_ClassForest):
+    """A forest of trees that split by information gain, each on rows drawn with replacement.
+
+    Probabilities are the mean of the trees' class frequencies. After fit: ``classes_``, ``n_features_in_``,
+    ``feature_names_in_`` (of a DataFrame), ``feature_importances_`` and ``model_``.
+    """
+
+    def __init__(
+        self,
+        *,
+        n_estimators: int = 100,
+        bootstrap: bool = True,
+        criterion: str = "entropy",
+        max_features: int | float | str | None = "sqrt",
+        num_leaves: int = -1,
+        max_depth: int = -1,
+        min_child_samples: int = 1,
+        min_child_weight: float = 0.0,
+        min_split_gain: float = 0.0,
+        max_bin: int = 255,
+        categorical_feature: Any = "auto",
+        monotone_constraints: Any = None,
+        interaction_constraints: Any = None,
+        importance_type: str = "split",
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbosity: int = 1,
+        tree_learner: str = "auto",
+        top_k: int | str = 20,
+        election_size: float = 2.0,
+        quantized_bins: float = 0.1,
+        audit: int = 0,
+        n_workers: int = 1,
+    ) -> None:
+        store(self, locals())
+
+
+@public
+class RandomForestRegressor(_ValueForest):
+    """A forest of trees that split by variance gain, each on rows drawn with replacement.
+
+    Predictions are the mean of the trees' values. After fit: ``n_features_in_``, ``feature_names_in_`` (of a
+    DataFrame), ``feature_importances_`` and ``model_``.
+    """
+
+    def __init__(
+        self,
+        *,
+        n_estimators: int = 100,
+        bootstrap: bool = True,
+        criterion: str = "variance",
+        max_features: int | float | str | None = 1.0,
+        num_leaves: int = -1,
+        max_depth: int = -1,
+        min_child_samples: int = 1,
+        min_child_weight: float = 0.0,
+        min_split_gain: float = 0.0,
+        max_bin: int = 255,
+        categorical_feature: Any = "auto",
+        monotone_constraints: Any = None,
+        interaction_constraints: Any = None,
+        importance_type: str = "split",
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbosity: int = 1,
+        tree_learner: str = "auto",
+        top_k: int | str = 20,
+        election_size: float = 2.0,
+        quantized_bins: float = 0.1,
+        audit: int = 0,
+        n_workers: int = 1,
+    ) -> None:
+        store(self, locals())
+
+
+@public
+class DecisionTreeClassifier(_OneTree, _ClassForest):
+    """One tree that splits by information gain (entropy, any number of classes).
+
+    After fit: ``classes_``, ``n_features_in_``, ``feature_names_in_`` (of a DataFrame),
+    ``feature_importances_`` and ``model_``.
+    """
+
+    def __init__(
+        self,
+        *,
+        criterion: str = "entropy",
+        max_features: int | float | str | None = None,
+        num_leaves: int = -1,
+        max_depth: int = -1,
+        min_child_samples: int = 1,
+        min_child_weight: float = 0.0,
+        min_split_gain: float = 0.0,
+        max_bin: int = 255,
+        categorical_feature: Any = "auto",
+        monotone_constraints: Any = None,
+        interaction_constraints: Any = None,
+        importance_type: str = "split",
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbosity: int = 1,
+        tree_learner: str = "auto",
+        top_k: int | str = 20,
+        election_size: float = 2.0,
+        quantized_bins: float = 0.1,
+        audit: int = 0,
+        n_workers: int = 1,
+    ) -> None:
+        store(self, locals())
+
+
+@public
+class DecisionTreeRegressor(_OneTree, _ValueForest):
+    """One tree that splits by variance gain.
+
+    After fit: ``n_features_in_``, ``feature_names_in_`` (of a DataFrame), ``feature_importances_`` and
+    ``model_``.
+    """
+
+    def __init__(
+        self,
+        *,
+        criterion: str = "variance",
+        max_features: int | float | str | None = None,
+        num_leaves: int = -1,
+        max_depth: int = -1,
+        min_child_samples: int = 1,
+        min_child_weight: float = 0.0,
+        min_split_gain: float = 0.0,
+        max_bin: int = 255,
+        categorical_feature: Any = "auto",
+        monotone_constraints: Any = None,
+        interaction_constraints: Any = None,
+        importance_type: str = "split",
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbosity: int = 1,
+        tree_learner: str = "auto",
+        top_k: int | str = 20,
+        election_size: float = 2.0,
+        quantized_bins: float = 0.1,
+        audit: int = 0,
+        n_workers: int = 1,
+    ) -> None:
+        store(self, locals())

@@ -1,0 +1,144 @@
+"""cv(params, train_set): a training for each fold, and the mean of their metrics after every iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pvtree.errors import InvalidParameterError, public
+from pvtree.front.functional.booster import Booster
+from pvtree.front.functional.dataset import Dataset
+from pvtree.front.functional.training import FAMILY, Asked, read_params, run
+from pvtree.training.callbacks import CallbackEnv, EarlyStopException, early_stopping
+
+
+@public
+class CVBooster:
+    """The boosters of the folds; ``predict`` and the other methods of a Booster give a list, one of each."""
+
+    def __init__(self, boosters: Sequence[Booster], best_iteration: int) -> None:
+        self.boosters, self.best_iteration = list(boosters), best_iteration
+
+    def predict(self, data: Any, **arguments: Any) -> list[np.ndarray]:
+        return [booster.predict(data, **arguments) for booster in self.boosters]
+
+
+@public
+def cv(
+    params: Mapping[str, Any],
+    train_set: Dataset,
+    num_boost_round: int = 100,
+    folds: Any = None,
+    nfold: int = 5,
+    stratified: bool = True,
+    shuffle: bool = True,
+    metrics: Any = None,
+    feval: Any = None,
+    init_model: Any = None,
+    fpreproc: None = None,
+    seed: int = 0,
+    callbacks: Any = None,
+    eval_train_metric: bool = False,
+    return_cvbooster: bool = False,
+) -> dict[str, Any]:
+    """{"valid l2-mean": [value of each iteration], "valid l2-stdv": ...} over the folds.
+
+    ``folds`` is a splitter of scikit-learn's or a list of (rows to train on, rows to evaluate on). All folds train all
+    iterations; callbacks are shown the means afterwards, and early stopping cuts the results and the boosters.
+    """
+    if fpreproc is not None:
+        raise InvalidParameterError("fpreproc is not known to pvtree; prepare the rows of each fold and pass folds.")
+    params = dict(params)
+    if metrics is not None:
+        params = {name: value for name, value in params.items() if name not in ("metric", "metrics")}
+        params["metric"] = metrics
+    asked = read_params(params, FAMILY, n_estimators=num_boost_round)
+    rounds = asked.estimator.early_stopping_rounds
+    after, before = _split(callbacks)
+    if rounds:
+        after.append(early_stopping(rounds, verbose=False))
+    boosters, histories = [], []
+    for chosen, held in _folds(asked, train_set, folds, nfold, stratified, shuffle, seed):
+        own = read_params(params, FAMILY, n_estimators=num_boost_round)
+        booster, history = _one_fold(
+            own, train_set.subset(chosen), train_set.subset(held), feval, init_model, before, eval_train_metric
+        )
+        boosters.append(booster)
+        histories.append(history)
+    means = [_mean(results) for results in zip(*histories, strict=True)]
+    n_kept = _watch(after, means)
+    found: dict[str, Any] = {}
+    for results in means[:n_kept]:
+        for name, metric, mean, _, deviation in results:
+            found.setdefault(f"{name} {metric}-mean", []).append(mean)
+            found.setdefault(f"{name} {metric}-stdv", []).append(deviation)
+    if return_cvbooster:
+        found["cvbooster"] = CVBooster([_cut(booster, n_kept) for booster in boosters], n_kept)
+    return found
+
+
+def _one_fold(
+    asked: Asked, train: Dataset, valid: Dataset, feval: Any, init_model: Any, before: list[Any], with_train: bool
+) -> tuple[Booster, list[list[tuple[Any, ...]]]]:
+    """The booster, and the results of every iteration."""
+    history: list[list[tuple[Any, ...]]] = []
+
+    def record(env: CallbackEnv) -> None:
+        history.append([tuple(result) for result in env.evaluation_result_list])
+
+    asked.estimator.set_params(early_stopping_rounds=None)
+    sets, names = ([train, valid], ["train", "valid"]) if with_train else ([valid], ["valid"])
+    estimator = run(asked, train, sets, names, feval, init_model=init_model, callbacks=[*before, record])
+    return Booster.of(estimator), history
+
+
+def _mean(results: Sequence[Sequence[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
+    """(set, metric, mean, is higher better, standard deviation) of an iteration, from those of every fold."""
+    means = []
+    for of_folds in zip(*results, strict=True):
+        name, metric, _, higher = of_folds[0]
+        values = [value for _, _, value, _ in of_folds]
+        means.append((name, metric, float(np.mean(values)), higher, float(np.std(values))))
+    return means
+
+
+def _watch(callbacks: Sequence[Any], means: Sequence[list[Any]]) -> int:
+    """How many iterations are kept."""
+    for iteration, results in enumerate(means):
+        try:
+            for callback in callbacks:
+                callback(CallbackEnv(None, None, iteration, 0, len(means), results))
+        except EarlyStopException as stop:
+            return stop.best_iteration + 1
+    return len(means)
+
+
+def _split(callbacks: Any) -> tuple[list[Any], list[Any]]:
+    """Those that see the means, in LightGBM's order, and those that change the training of each fold."""
+    given = sorted(callbacks or [], key=lambda callback: getattr(callback, "order", -1))
+    before = [callback for callback in given if getattr(callback, "before_iteration", False)]
+    return [callback for callback in given if callback not in before], before
+
+
+def _folds(
+    asked: Asked, data: Dataset, folds: Any, nfold: int, stratified: bool, shuffle: bool, seed: int
+) -> Iterable[tuple[np.ndarray, np.ndarray]]:
+    from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
+
+    queries = data.query_ids()
+    if folds is not None:
+        return list(folds.split(data.data, data.label, queries)) if hasattr(folds, "split") else list(folds)
+    if queries is not None:
+        return list(GroupKFold(nfold).split(data.data, groups=queries))
+    kind = StratifiedKFold if stratified and asked.task in ("binary", "multiclass") else KFold
+    return list(kind(nfold, shuffle=shuffle, random_state=seed if shuffle else None).split(data.data, data.label))
+
+
+def _cut(booster: Booster, n_iterations: int) -> Booster:
+    model = booster.model_
+    booster.model_ = replace(model, trees=model.trees[: n_iterations * model.trees_per_iteration])
+    booster.best_iteration = n_iterations
+    return booster

@@ -1,0 +1,143 @@
+"""Rows with their labels, weights and queries, as LightGBM's functions take them. Nothing is read before training."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError, public
+from pvtree.reading.dask_data import is_collection
+from pvtree.reading.tables import Table, is_sparse
+from pvtree.reading.targets import read_queries
+
+
+@public
+class Dataset:
+    """What to train on, to evaluate on or to predict; ``data`` is any X that estimators take.
+
+    ``reference``, ``params`` and ``free_raw_data`` are taken for LightGBM's sake: bins are made anew by every training,
+    and the data stays the caller's. ``qid`` may hold each row's query where ``group`` would hold the queries' sizes.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        label: Any = None,
+        reference: Dataset | None = None,
+        weight: Any = None,
+        group: Any = None,
+        init_score: Any = None,
+        feature_name: Any = "auto",
+        categorical_feature: Any = "auto",
+        params: dict[str, Any] | None = None,
+        free_raw_data: bool = True,
+        position: Any = None,
+        *,
+        qid: Any = None,
+    ) -> None:
+        for name, value in (("init_score", init_score), ("position", position)):
+            if value is not None:
+                raise InvalidParameterError(f"{name} is not known to pvtree; leave it out.")
+        self.data, self.label, self.weight, self.group, self.qid = data, label, weight, group, qid
+        self.reference, self.params = reference, dict(params or {})
+        self.feature_name, self.categorical_feature = feature_name, categorical_feature
+
+    def construct(self) -> Self:
+        """Itself: there is nothing to prepare."""
+        return self
+
+    def create_valid(self, data: Any, label: Any = None, weight: Any = None, group: Any = None) -> Dataset:
+        """Rows to evaluate on."""
+        return Dataset(data, label, self, weight, group)
+
+    def subset(self, used_indices: Any, params: dict[str, Any] | None = None) -> Dataset:
+        """The rows with these numbers, or of this mask, in the order of the data; a query's rows must stay together."""
+        rows = _numbers(used_indices, self.num_data())
+        return Dataset(
+            _rows(self.data, rows),
+            _rows(self.label, rows),
+            self.reference,
+            _rows(self.weight, rows),
+            feature_name=self.feature_name,
+            categorical_feature=self.categorical_feature,
+            params=params or self.params,
+            qid=_rows(self.query_ids(), rows),
+        )
+
+    def query_ids(self) -> Any:
+        """The query of each row, None without queries."""
+        if self.qid is not None or self.group is None:
+            return self.qid
+        queries = read_queries(self.group, None, self.num_data())
+        return None if queries is None else np.repeat(np.arange(len(queries.sizes)), queries.sizes)
+
+    def num_data(self) -> int:
+        return int(np.shape(self.data)[0])
+
+    def num_feature(self) -> int:
+        return int(np.shape(self.data)[1])
+
+    def get_data(self) -> Any:
+        return self.data
+
+    def get_label(self) -> Any:
+        return self.label
+
+    def get_weight(self) -> Any:
+        return self.weight
+
+    def get_group(self) -> Any:
+        return self.group
+
+    def set_label(self, label: Any) -> Self:
+        self.label = label
+        return self
+
+    def set_weight(self, weight: Any) -> Self:
+        self.weight = weight
+        return self
+
+    def set_group(self, group: Any) -> Self:
+        self.group = group
+        return self
+
+
+def _numbers(used_indices: Any, n_rows: int) -> np.ndarray:
+    """The row numbers in ascending order."""
+    given = np.asarray(used_indices)
+    if given.dtype == bool and given.shape == (n_rows,):
+        return np.flatnonzero(given)
+    if given.ndim != 1 or (given.size and (given.dtype.kind not in "iu" or given.min() < 0 or given.max() >= n_rows)):
+        raise InvalidDataError(
+            f"used_indices must be row numbers from 0 to {n_rows - 1}, or a mask of all {n_rows} rows; pass a list of "
+            "whole numbers."
+        )
+    return np.sort(given).astype(np.int64)
+
+
+def _rows(values: Any, rows: np.ndarray) -> Any:
+    """These rows, of the same kind as the values."""
+    if values is None:
+        return None
+    if is_collection(values):
+        raise InvalidTypeError(
+            "subset takes rows that are in memory, but the Dataset holds a Dask collection; call its compute() first."
+        )
+    if isinstance(values, Table):
+        return _rows_of_table(values, rows)
+    if is_sparse(values):
+        return values.tocsr()[rows]  # not every format of scipy's has an index
+    if hasattr(values, "iloc"):
+        return values.iloc[rows]
+    if hasattr(values, "column_names") and hasattr(values, "take"):  # Arrow's tables are indexed by column
+        return values.take(rows)
+    return values[rows] if hasattr(values, "shape") else np.asarray(values)[rows]
+
+
+def _rows_of_table(table: Table, rows: np.ndarray) -> Table:
+    keep = np.zeros(table.shape[0], bool)
+    keep[rows] = True
+    if keep.sum() < len(rows):
+        raise InvalidDataError("used_indices repeats a row, which is not supported for files; name each row once.")
+    return table.take(keep)

@@ -1,0 +1,97 @@
+"""BuildTree (the paper's Algorithm 1) on many workers: all open nodes at once, whatever strategy finds their splits.
+
+Leaf-wise trees are grown a frontier at a time too: every leaf that best-first growth could still come to is split in
+advance, and in the end exactly the splits that it makes are kept.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pvtree.binning.shard import Shard
+from pvtree.comm import Communicator
+from pvtree.find_split import Strategy
+from pvtree.growing.constraints import NO_CONSTRAINTS, Constraints
+from pvtree.growing.frontier import Frontier
+from pvtree.growing.layouts import Layout
+from pvtree.growing.tree_memory import POOL_BYTES, GrownTree, Rules
+from pvtree.kernels.team import Team
+
+# Trees without a leaf budget may have very wide levels. What would take a worker more bytes than this is taken in
+# parts, each with collectives of its own.
+_LEVEL_BYTES = 2**28
+# Successive trees are alike: what gains less than this share of the least gain that the tree before made use of will
+# hardly be split, so it waits until nothing else is left. Splitting in advance costs a search of both children.
+_LIKELY = 0.9
+
+
+class FrontierGrower:
+    """Grows trees one after another on the same rows; the rest of the trainer cannot tell it from ``Grower``."""
+
+    def __init__(
+        self, shard: Shard, layout: Layout, max_leaves: int, n_sampled: int, team: Team, comm: Communicator,
+        strategy: Strategy, constraints: Constraints = NO_CONSTRAINTS,
+    ) -> None:  # fmt: skip
+        self.strategy = strategy
+        self.usual_gain = -np.inf  # the least gain of the last tree's splits, if its leaf budget was used up
+        n_workers = comm.size
+        pool = (2 * max_leaves + 2 if max_leaves else 512, POOL_BYTES // comm.n_on_host)
+        self.frontier = Frontier(shard, layout, n_sampled, n_workers, pool, team, constraints)
+        self.memory = self.frontier.memory
+        n_features = shard.n_all_features
+        merged = strategy.n_merged(n_features) * layout.n_planes * self.memory.arrays["stride"] // n_workers
+        # By node: merged histograms in words, and a gain and a flag for each feature. The same on every worker.
+        self.most_pairs = max(64, _LEVEL_BYTES // (2 * (8 * merged + 9 * n_features)))
+
+    def grow(self, n_rows: int, root_sums: np.ndarray, rules: Rules, tree_features: np.ndarray) -> GrownTree:
+        """Grow a tree on the first ``n_rows`` places of buffer 0 of the memory's rows, words and planes."""
+        frontier, strategy = self.frontier, self.strategy
+        frontier.begin(n_rows, root_sums, rules, tree_features)
+        strategy.begin_tree(frontier)
+        evaluated = frontier.row_node
+        if frontier.is_open.any():
+            strategy.find_splits(frontier)
+        parents, is_end = self._next_to_split()
+        while not is_end:
+            self._split(parents)
+            frontier.free_histograms(evaluated)
+            evaluated = self._evaluate_children(parents)
+            parents, is_end = self._next_to_split()
+        if len(parents):
+            self._split(parents)
+        self.usual_gain = frontier.least_gain_split()
+        tree, is_split = frontier.finish()
+        strategy.finish_tree(frontier, is_split)
+        return tree
+
+    def _next_to_split(self) -> tuple[np.ndarray, bool]:
+        """Nodes to split now, once the strategy is sure of their splits; and whether they are the last."""
+        frontier = self.frontier
+        while True:
+            parents = frontier.next_to_split()
+            is_end = len(parents) == 0
+            if is_end:
+                parents = frontier.last_to_split()
+            elif self.strategy.waits:
+                likely = frontier.memory.nodes["gain"][parents] >= _LIKELY * self.usual_gain
+                parents = parents[likely] if likely.any() else parents
+            if not self.strategy.confirm(frontier, parents, is_end):
+                return parents, is_end
+
+    def _split(self, parents: np.ndarray) -> None:
+        """Split(D, N, bestSplit) for all of these nodes."""
+        self.frontier.make_children(parents)
+        self.strategy.mark_sides(self.frontier, parents)
+        self.frontier.move_rows(parents)
+
+    def _evaluate_children(self, parents: np.ndarray) -> np.ndarray:
+        """Find the splits of all open children; returns the nodes looked at."""
+        frontier = self.frontier
+        worth_it = frontier.with_open_children(parents)
+        frontier.give_up_histograms(np.setdiff1d(parents, worth_it))
+        evaluated = [np.empty(0, np.int64)]
+        for first in range(0, len(worth_it), self.most_pairs):
+            frontier.look_at_children(worth_it[first : first + self.most_pairs])
+            self.strategy.find_splits(frontier)
+            evaluated.append(frontier.row_node)
+        return np.concatenate(evaluated)

@@ -1,0 +1,99 @@
+"""A whole tree on one worker that holds all rows: memory for the kernel, then a flat tree from its nodes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pvtree.binning.binned_rows import BinnedRows
+from pvtree.growing.constraints import NO_CONSTRAINTS, Constraints
+from pvtree.growing.layouts import Layout
+from pvtree.growing.tree_memory import POOL_BYTES, GrownTree, Rules, TreeMemory, in_level_order, most_nodes
+from pvtree.kernels.constants import N_BINS
+from pvtree.kernels.growing.evaluate import GROUP
+from pvtree.kernels.growing.grow import grow_tree, walk_levels
+from pvtree.kernels.growing.records import FAMILY
+from pvtree.kernels.growing.route import CHUNK
+from pvtree.kernels.growing.work_sharing import SYNC_SIZE, abandon
+from pvtree.kernels.team import Team
+
+# With fewer than this share of features looked at per node, adding them up singly beats subtraction: a single
+# feature costs about three times as much a row as one of a block, and both children are added up, not the smaller.
+# Trees without a leaf budget consist of small nodes, where rows cost little and every feature's bins much.
+_SINGLY_BELOW = 1 / 6
+_SINGLY_BELOW_UNLIMITED = 1 / 2
+
+
+class Grower:
+    """Grows trees one after another on the same rows, reusing its memory."""
+
+    def __init__(
+        self, data: BinnedRows, layout: Layout, n_places: int, max_leaves: int, n_sampled: int, team: Team,
+        constraints: Constraints = NO_CONSTRAINTS,
+    ) -> None:  # fmt: skip
+        n_groups = max(len(data.block_start) - 1, -(-n_sampled // int(GROUP)))
+        singly = 0 < n_sampled < (_SINGLY_BELOW if max_leaves else _SINGLY_BELOW_UNLIMITED) * data.n_features
+        self.memory = TreeMemory(data, layout, n_places, n_sampled, n_groups, team, constraints)
+        self.team = team
+        self.families = np.empty(2, FAMILY)
+        self.memory.make_evaluation_room(2)
+        self.memory.arrays |= {
+            "singly": int(singly), "goes_left": np.empty(N_BINS, np.uint8),
+            "chunk_left": np.empty(n_places // CHUNK + 2, np.int64),
+        }  # fmt: skip
+        # Half the leaf budget is enough: of n open leaves only the best (budget - n) can still be split.
+        self.memory.make_pools(0 if singly else max_leaves // 2 + 2 if max_leaves else 64, POOL_BYTES)
+        self.record: np.ndarray | None = None
+
+    def grow(self, n_rows: int, root_sums: np.ndarray, rules: Rules, tree_features: np.ndarray) -> GrownTree:
+        """Grow a tree on the first ``n_rows`` places of buffer 0 of the memory's rows, words and planes."""
+        memory = self.memory
+        if len(memory.nodes) < most_nodes(n_rows, rules):
+            memory.make_node_room(most_nodes(n_rows, rules))
+            self.record = None
+        nodes = memory.nodes
+        memory.begin_root(root_sums)
+        nodes[0] = (0, n_rows, 0, 0, n_rows, 1, 1, -1, 0, 0, -np.inf, 0, 0, 0)
+        tree, sync = self._tree_record(rules, tree_features)
+
+        held = (tree, sync)  # a thread that comes too late finds here that its tree is finished
+
+        def help_growing(thread: int) -> None:
+            grow_tree(held[0], self.families, nodes, memory.best, memory.scratch[thread], False)
+
+        self.team.start_others(help_growing, work=n_rows * (rules.n_sampled or len(tree_features)))
+        try:
+            while not grow_tree(tree, self.families, nodes, memory.best, memory.scratch[0], True):
+                self.team.check()
+        except BaseException:  # Ctrl-C, as a rule
+            abandon(sync)
+            raise
+        return self._finish(nodes[: int(tree["n_made"][0])])
+
+    def _tree_record(self, rules: Rules, tree_features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The record of one tree, with the memory's arrays and what is new for the tree, and its sync."""
+        memory = self.memory
+        memory.use_features(tree_features)
+        memory.arrays["allowed"][:] = memory.arrays["in_tree"]
+        memory.free_all_slots()
+        if self.record is None:
+            self.record = memory.record(rules)
+        sync = np.zeros(SYNC_SIZE, np.int64)
+        tree = self.record.copy()
+        record = tree[0]
+        record["sync"] = sync.ctypes.data
+        record["n_tree_features"] = len(tree_features)
+        for name, value in vars(rules).items():
+            record[name] = value
+        return tree, sync
+
+    def _finish(self, nodes: np.ndarray) -> GrownTree:
+        order = np.empty(len(nodes), np.int64)
+        left_child = np.empty(len(nodes), np.int64)
+        walk_levels(nodes, order, left_child)
+        # No two leaves share a start: no split leaves a child empty.
+        leaves = np.flatnonzero(left_child == 0)
+        leaves = leaves[np.argsort(nodes["start"][order[leaves]])]
+        runs = nodes[order[leaves]]
+        return in_level_order(
+            nodes, order, left_child, self.memory.arrays, (leaves, runs["stop"].copy(), runs["buffer"].copy())
+        )

@@ -1,0 +1,1 @@
+"""Kernels that turn floats into bins."""

@@ -1,0 +1,275 @@
+"""How much a worker's own rows could contribute to the gain of a feature's best split, whatever other workers have.
+
+A gain is a loss that a split saves: each side takes the leaf value that suits all its rows. Let every worker choose its
+own boundary and its own leaf values, and the sum of what they save is at least as large. So the sum over workers of
+these local bounds is a bound of the global gain (docs/exact-voting.md has the proofs). Constraints only forbid some of
+the splits and leaf values that a bound allows for, so it stays one (see constraints.constrained_score).
+
+What a side saves is measured against the node's own leaf value, the *aim*, known to all. A good split moves one side's
+value above the aim and the other's below it. So there are two bounds: "above" for splits that raise the left side, and
+"below" for those that lower it; the gain is at most the larger of the two sums.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pvtree.kernels.constants import BLOCK, COUNT_BITS, ENTROPY, N_BINS, ZERO
+from pvtree.kernels.elementary import exp, log
+from pvtree.kernels.growing.lanes import CHUNK
+from pvtree.kernels.growing.split import TABLE_SIZE, decode_feature, gradient_bits, insert, x_log_x
+from pvtree.kernels.intrinsics import float64_at, int64_at, uint8_at
+from pvtree.kernels.jit import njit
+
+_COUNT_MASK = (1 << COUNT_BITS) - 1
+# A side with gradients but no hessian, which rounding can leave, may save any amount. Dividing by this instead of zero
+# makes a bound that no gain reaches, and never a NaN.
+_NEXT_TO_NOTHING = 1e-300
+NO_HESSIAN = np.int64(2**31)  # of a worker without rows: more than any row has
+
+
+@njit
+def find_aims(start, stop, row_node, trees, aims):
+    """aims[row] = the leaf value G / (H + lambda) of a node of all workers' rows; of classes, the logs of their shares.
+
+    Any other numbers would do as well, if they are the same on all workers; these make the tightest bounds.
+    """
+    tree = trees[0]
+    sums = int64_at(tree.sums, (tree.n_nodes, tree.n_fields))
+    for row in range(start, stop):
+        own = sums[row_node[row]]
+        if tree.criterion == ENTROPY:
+            total = ZERO
+            for j in range(tree.n_planes, tree.n_fields):
+                total += own[j]
+            for j in range(tree.n_planes, tree.n_fields):
+                aims[row, j - tree.n_planes] = log(own[j] / np.float64(total)) if own[j] > 0 else 0.0
+        else:
+            g = np.float64(own[tree.n_fields - 1])
+            alpha = tree.reg_alpha / tree.grad_scale
+            g = max(g - alpha, 0.0) if g > 0.0 else min(g + alpha, 0.0)
+            h = own[tree.hess_field] + tree.reg_lambda / tree.hess_scale
+            aims[row, 0] = g / h if h > 0.0 else 0.0
+
+
+@njit
+def smallest_hessians(start, stop, row_node, trees, nodes, smallest):
+    """smallest[row] = the least hessian, or weight, that any of this worker's rows in a node has; huge without rows.
+
+    A side of a split has a least number of rows. So it has at least so many times as much of hessians.
+    """
+    tree = trees[0]
+    shift, mask = int64_at(tree.shift, tree.n_values), int64_at(tree.mask, tree.n_values)
+    words = int64_at(tree.words, (2, tree.n_places))
+    is_constant = tree.criterion != ENTROPY and tree.hess_field == 0
+    n_values = tree.n_values if tree.criterion == ENTROPY else np.int64(1)
+    for row in range(start, stop):
+        node = nodes[row_node[row]]
+        least = NO_HESSIAN
+        for place in range(node.start, node.stop):
+            word = words[node.buffer, place]
+            hessian = ZERO
+            for j in range(n_values):
+                hessian += (word >> shift[j]) & mask[j]
+            if word & _COUNT_MASK != 0:  # rows that only go along count for nothing
+                least = min(least, np.int64(1) if is_constant else hessian)
+        smallest[row] = least
+
+
+@njit
+def saved_by_gradient(g, h, aim, alpha):
+    """(above, below): max over leaf values v beyond the aim of 2 (v - aim) g - 2 alpha (|v| - |aim|) - (v^2 - aim^2) h.
+
+    ``h`` includes the penalty lambda. One of the two is zero.
+    """
+    if alpha == 0.0:
+        distance = g - aim * h
+        saved = distance * distance / max(h, _NEXT_TO_NOTHING)
+        return (saved, 0.0) if distance > 0.0 else (0.0, saved)
+    inner = max(abs(g) - alpha, 0.0)
+    h_safe = max(h, _NEXT_TO_NOTHING)
+    value = inner / h_safe if g > 0.0 else -inner / h_safe
+    saved = max(inner * inner / h_safe - (2.0 * aim * g - 2.0 * alpha * abs(aim) - aim * aim * h), 0.0)
+    return (saved, 0.0) if value > aim else (0.0, saved)
+
+
+@njit
+def saved_by_classes(counts, at, step, aims, n_classes, table):
+    """(above, below): the log-likelihood that own class shares add to that of the node's shares.
+
+    With two classes "above" is a larger share of the second one; with more there is no order, and both are the same.
+    """
+    total, saved = ZERO, 0.0
+    for k in range(n_classes):
+        count = counts[at + k * step]
+        total += count
+        saved += x_log_x(count, table) - count * aims[k]
+    saved = max(saved - x_log_x(total, table), 0.0)
+    if n_classes != 2:
+        return saved, saved
+    return (saved, 0.0) if counts[at + step] * exp(-aims[1]) > total else (0.0, saved)
+
+
+@njit
+def saved_by_sums(sums, at, step, extra_penalty, aims, tree):
+    """The same from one sum per field, field j at sums[at + j * step]."""
+    if tree.criterion == ENTROPY:
+        table = float64_at(tree.table, TABLE_SIZE)
+        return saved_by_classes(sums, at + tree.n_planes * step, step, aims, tree.n_fields - tree.n_planes, table)
+    g, h = np.float64(sums[at + (tree.n_fields - 1) * step]), np.float64(sums[at + tree.hess_field * step])
+    penalty = (tree.reg_lambda + extra_penalty) / tree.hess_scale
+    return saved_by_gradient(g, h + penalty, aims[0], tree.reg_alpha / tree.grad_scale)
+
+
+@njit
+def saved_by_split(left, right, extra_penalty, aims, tree):
+    """(above, below) of a split with these sums by field on its sides."""
+    left_above, left_below = saved_by_sums(left, ZERO, np.int64(1), extra_penalty, aims, tree)
+    right_above, right_below = saved_by_sums(right, ZERO, np.int64(1), extra_penalty, aims, tree)
+    if tree.criterion == ENTROPY and tree.n_fields - tree.n_planes != 2:
+        return left_above + right_above, left_above + right_above
+    return left_above + right_below, left_below + right_above
+
+
+@njit
+def bound_ordered(fields, n_bins, totals, aims, tree):
+    """The largest (above, below) of all thresholds, with missing values on either side.
+
+    No threshold is left out for having few rows here: together with other workers' rows it may have enough.
+    """
+    left, right = np.empty(tree.n_fields, np.int64), np.empty(tree.n_fields, np.int64)
+    n_missing = ZERO
+    for j in range(tree.n_planes):
+        n_missing += fields[j * N_BINS]
+    most_above, most_below = 0.0, 0.0
+    for missing_left in range(2 if n_missing > 0 else 1):
+        for j in range(tree.n_fields):
+            left[j] = fields[j * N_BINS] if missing_left else ZERO
+        for b in range(1, n_bins + 1):
+            n_here = ZERO
+            for j in range(tree.n_planes):
+                n_here += fields[j * N_BINS + b]
+            if n_here == 0 and b > 1:  # the same rows on the left as before
+                continue
+            for j in range(tree.n_fields):
+                left[j] += fields[j * N_BINS + b]
+                right[j] = totals[j] - left[j]
+            above, below = saved_by_split(left, right, 0.0, aims, tree)
+            most_above, most_below = max(most_above, above), max(most_below, below)
+    return most_above, most_below
+
+
+@njit
+def order_by_ratio(fields, n_bins, tree, scratch):
+    """All categories by gradient over hessian or, of two classes, by second class over first."""
+    order, keys = int64_at(scratch.order, N_BINS), float64_at(scratch.scores, N_BINS)
+    last = (tree.n_fields - 1) * N_BINS
+    weight = tree.n_planes * N_BINS if tree.criterion == ENTROPY else tree.hess_field * N_BINS
+    for b in range(n_bins + 1):
+        g, h = np.float64(fields[last + b]), np.float64(fields[weight + b])
+        key = g / h if h != 0.0 else (0.0 if g == 0.0 else np.copysign(np.inf, g))
+        insert(key, b, b, keys, order)
+
+
+@njit
+def bound_categories(fields, n_bins, totals, aims, tree, scratch):
+    """The most that any set of categories saves, the same for above and below: a set's complement is a set as well.
+
+    What a set saves is convex in its sums, so the best set has all categories up to some ratio of gradient to hessian.
+    More than two classes have no such order; they get what all categories save if each goes its own way.
+    """
+    left, right = np.zeros(tree.n_fields, np.int64), np.empty(tree.n_fields, np.int64)
+    if tree.criterion == ENTROPY and tree.n_fields - tree.n_planes != 2:
+        saved = 0.0
+        for b in range(n_bins + 1):
+            above, _ = saved_by_sums(fields, b, N_BINS, 0.0, aims, tree)
+            saved += above
+        return saved, saved
+    order = int64_at(scratch.order, N_BINS)
+    order_by_ratio(fields, n_bins, tree, scratch)
+    most = 0.0
+    for i in range(n_bins + 1):
+        for j in range(tree.n_fields):
+            left[j] += fields[j * N_BINS + order[i]]
+            right[j] = totals[j] - left[j]
+        left_above, left_below = saved_by_sums(left, ZERO, np.int64(1), tree.cat_l2, aims, tree)
+        right_above, right_below = saved_by_sums(right, ZERO, np.int64(1), tree.cat_l2, aims, tree)
+        most = max(most, left_above + left_below + right_above + right_below)
+    return most, most
+
+
+@njit
+def bound_feature(hist, base, step, is_wide, feature, node, row, tree, scratch, values, aims):
+    """Store a feature's bounds at a node; its bins are as in split.best_split_of_feature."""
+    n_bins = int64_at(tree.n_bins, tree.n_features)[feature]
+    totals = int64_at(tree.sums, (tree.n_nodes, tree.n_fields))[node]
+    fields = decode_feature(hist, base, step, is_wide, n_bins, tree, scratch)
+    if uint8_at(tree.is_categorical, tree.n_features)[feature]:
+        above, below = bound_categories(fields, n_bins, totals, aims[row], tree, scratch)
+    else:
+        above, below = bound_ordered(fields, n_bins, totals, aims[row], tree)
+    values[0, row, feature], values[1, row, feature] = above, below
+
+
+@njit
+def can_bound_lanes(tree):
+    """Whether ``bound_lanes`` knows this criterion, where words are packed."""
+    return tree.criterion != ENTROPY and tree.reg_alpha == 0.0
+
+
+@njit
+def bound_tile(tile, totals, aim, tree, above, below):
+    """Raise above[lane] and below[lane] to the largest of the tile's boundaries."""
+    h_shift, h_mask, g_shift = gradient_bits(tree)
+    penalty = tree.reg_lambda / tree.hess_scale
+    g_total, h_total = np.float64(totals[tree.n_fields - 1]), np.float64(totals[tree.hess_field])
+    for start in range(0, len(tile), BLOCK):
+        for lane in range(BLOCK):
+            word = tile[start + lane]
+            h, g = np.float64((word >> h_shift) & h_mask), np.float64(word >> g_shift)
+            h_left, h_right = h + penalty, h_total - h + penalty
+            left, right = g - aim * h_left, g_total - g - aim * h_right
+            # A side with neither rows nor penalty saves nothing; as if its hessian were 1.
+            h_left = h_left if h_left > 0.0 else (1.0 if left == 0.0 else _NEXT_TO_NOTHING)
+            h_right = h_right if h_right > 0.0 else (1.0 if right == 0.0 else _NEXT_TO_NOTHING)
+            up, down = max(left, 0.0), min(left, 0.0)
+            right_up, right_down = max(right, 0.0), min(right, 0.0)
+            # Over a common denominator: a division costs more than all the rest.
+            inverse = 1.0 / (h_left * h_right)
+            rise = (up * up * h_right + right_down * right_down * h_left) * inverse
+            fall = (down * down * h_right + right_up * right_up * h_left) * inverse
+            above[lane] = rise if rise > above[lane] else above[lane]
+            below[lane] = fall if fall > below[lane] else below[lane]
+
+
+@njit
+def bound_lanes(hist, base, lane_step, features, n_lanes, node, row, tree, scratch, values, aims):
+    """Store the bounds of a block's ordered features, one a lane, all at once, from packed words of one plane."""
+    n_bins = int64_at(tree.n_bins, tree.n_features)
+    totals = int64_at(tree.sums, (tree.n_nodes, tree.n_fields))[node]
+    tile, running = int64_at(scratch.tile, CHUNK * BLOCK), int64_at(scratch.lane_total, BLOCK)
+    above, below = float64_at(scratch.lane_best, BLOCK), float64_at(scratch.lane_below, BLOCK)
+    above[:], below[:] = 0.0, 0.0
+    any_missing, most_bins = False, ZERO
+    for lane in range(n_lanes):
+        any_missing |= hist[base + lane * lane_step] & _COUNT_MASK != 0
+        most_bins = max(most_bins, n_bins[features[lane]])
+    tile[:] = 0
+    for missing_left in range(2 if any_missing else 1):
+        for lane in range(n_lanes):
+            running[lane] = hist[base + lane * lane_step] if missing_left else ZERO
+        for chunk in range(0, most_bins, CHUNK):
+            n_here = min(CHUNK, most_bins - chunk)
+            for lane in range(n_lanes):
+                at = base + lane * lane_step + 1 + chunk
+                n_own = min(n_here, n_bins[features[lane]] - chunk)
+                total = running[lane]
+                for i in range(n_own):
+                    total += hist[at + i]
+                    tile[i * BLOCK + lane] = total
+                for i in range(max(n_own, ZERO), n_here):
+                    tile[i * BLOCK + lane] = total
+                running[lane] = total
+            bound_tile(tile[: n_here * BLOCK], totals, aims[row, 0], tree, above, below)
+    for lane in range(n_lanes):
+        values[0, row, features[lane]], values[1, row, features[lane]] = above[lane], below[lane]

@@ -1,0 +1,1 @@
+"""Kernels that grow trees: histograms, the search for splits, rows to children."""

@@ -1,0 +1,157 @@
+"""Histograms of a node's rows: one 64-bit addition per (row, feature), exact in any order of the rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pvtree.kernels.constants import BLOCK, COUNT_BITS, LANE_STRIDE, N_BINS, ONE, ZERO
+from pvtree.kernels.intrinsics import int64_at, prefetch
+from pvtree.kernels.jit import njit
+
+_AHEAD = 32  # rows between the prefetch of a row's block and its use
+
+
+def _adder(n_lanes):
+    """A loop over rows whose number of lanes is a constant, so that the compiler unrolls them."""
+
+    @njit
+    def add_lanes(block_bins, rows, words, start, stop, packed):
+        last = len(rows) - 1
+        for i in range(start, stop):
+            prefetch(block_bins, np.intp(rows[min(i + _AHEAD, last)]) * BLOCK)
+            at = np.intp(rows[i]) * BLOCK
+            word = words[i]
+            for lane in range(n_lanes):
+                packed[lane * LANE_STRIDE + block_bins[at + lane]] += word
+
+    return add_lanes
+
+
+_add_4, _add_8, _add_12, _add_16 = (_adder(np.int64(n_lanes)) for n_lanes in (4, 8, 12, 16))
+
+
+@njit
+def accumulate_block(block_bins, n_lanes, rows, words, planes, start, stop, packed):
+    """Add the words of ``rows[start:stop]`` to ``packed``, laid out (plane, lane, LANE_STRIDE), for one block.
+
+    Lanes past ``n_lanes`` hold bin 0; adding some of them up costs less than a loop that leaves them out.
+    """
+    if len(planes) > 0:  # several planes of classes
+        last = len(rows) - 1
+        for i in range(start, stop):
+            prefetch(block_bins, np.intp(rows[min(i + _AHEAD, last)]) * BLOCK)
+            at = np.intp(rows[i]) * BLOCK
+            base = np.intp(planes[i]) * (BLOCK * LANE_STRIDE)
+            for lane in range(n_lanes):
+                packed[base + lane * LANE_STRIDE + block_bins[at + lane]] += words[i]
+    elif n_lanes > 12:
+        _add_16(block_bins, rows, words, start, stop, packed)
+    elif n_lanes > 8:
+        _add_12(block_bins, rows, words, start, stop, packed)
+    elif n_lanes > 4:
+        _add_8(block_bins, rows, words, start, stop, packed)
+    else:
+        _add_4(block_bins, rows, words, start, stop, packed)
+
+
+@njit
+def accumulate_naive(block_bins, n_lanes, rows, words, planes, start, stop, packed):
+    """What ``accumulate_block`` must equal on every lane in use."""
+    for i in range(start, stop):
+        plane = planes[i] if len(planes) > 0 else 0
+        for lane in range(n_lanes):
+            bin_idx = block_bins[np.intp(rows[i]) * BLOCK + lane]
+            packed[(plane * BLOCK + lane) * LANE_STRIDE + bin_idx] += words[i]
+
+
+@njit
+def accumulate_feature(block_bins, lane, rows, words, planes, start, stop, packed):
+    """The histogram of a single feature, laid out (plane, bin), where only few features are wanted."""
+    last = len(rows) - 1
+    if len(planes) > 0:
+        for i in range(start, stop):
+            prefetch(block_bins, np.intp(rows[min(i + _AHEAD, last)]) * BLOCK)
+            bin_idx = block_bins[np.intp(rows[i]) * BLOCK + lane]
+            packed[np.intp(planes[i]) * N_BINS + bin_idx] += words[i]
+    else:
+        for i in range(start, stop):
+            prefetch(block_bins, np.intp(rows[min(i + _AHEAD, last)]) * BLOCK)
+            packed[block_bins[np.intp(rows[i]) * BLOCK + lane]] += words[i]
+
+
+# Loops over bins run on slices that begin at 0: with an offset inside the index the compiler cannot rule out a
+# negative one and gives up vector instructions.
+
+
+@njit
+def unpack_add(packed, base, step, n_bins, tree, wide, wide_base, wide_step, sign):
+    """Decode ``n_bins`` packed bins and add them, times ``sign``, to one int64 sum per field."""
+    count_mask = (1 << COUNT_BITS) - 1
+    for p in range(tree.n_planes):
+        words = packed[base + p * step :][:n_bins]
+        sums = wide[wide_base + p * wide_step :][:n_bins]
+        for b in range(n_bins):
+            sums[b] += sign * (words[b] & count_mask)
+    plane = int64_at(tree.plane, tree.n_values)
+    shift = int64_at(tree.shift, tree.n_values)
+    mask = int64_at(tree.mask, tree.n_values)
+    for j in range(tree.n_values):
+        words = packed[base + plane[j] * step :][:n_bins]
+        sums = wide[wide_base + (tree.n_planes + j) * wide_step :][:n_bins]
+        by, keep = shift[j], mask[j]
+        for b in range(n_bins):
+            sums[b] += sign * ((words[b] >> by) & keep)
+
+
+@njit
+def pack_fields(wide, wide_base, wide_step, n_bins, tree, packed, base, step):
+    """The inverse of decoding, for a node that has become small enough for packed words."""
+    for p in range(tree.n_planes):
+        words = packed[base + p * step :][:n_bins]
+        sums = wide[wide_base + p * wide_step :][:n_bins]
+        for b in range(n_bins):
+            words[b] = sums[b]
+    plane = int64_at(tree.plane, tree.n_values)
+    shift = int64_at(tree.shift, tree.n_values)
+    for j in range(tree.n_values):
+        words = packed[base + plane[j] * step :][:n_bins]
+        sums = wide[wide_base + (tree.n_planes + j) * wide_step :][:n_bins]
+        by = shift[j]
+        for b in range(n_bins):
+            words[b] += sums[b] << by
+
+
+@njit
+def histogram_of_block(block_bins, n_lanes, rows, words, planes, start, stop, tree, packed, wide):
+    """Histogram of a node in one block: packed if it fits, else flushed chunk by chunk into ``wide``.
+
+    Returns 1 if the result is wide. ``wide`` is laid out (lane, field, bin).
+    """
+    used = tree.n_planes * BLOCK * LANE_STRIDE
+    is_wide = np.int64(stop - start > tree.capacity)
+    if is_wide:
+        wide[: n_lanes * tree.n_fields * N_BINS] = 0
+    if start == stop:  # one of several workers may have no rows in a node
+        packed[:used] = 0
+    for chunk in range(start, stop, tree.capacity):
+        packed[:used] = 0
+        accumulate_block(block_bins, n_lanes, rows, words, planes, chunk, min(chunk + tree.capacity, stop), packed)
+        if is_wide:
+            for lane in range(n_lanes):
+                to = lane * tree.n_fields * N_BINS
+                unpack_add(packed, lane * LANE_STRIDE, BLOCK * LANE_STRIDE, N_BINS, tree, wide, to, N_BINS, ONE)
+    return is_wide
+
+
+@njit
+def histogram_of_feature(block_bins, lane, rows, words, planes, start, stop, tree, packed, wide):
+    """As ``histogram_of_block`` for one feature: ``packed`` is (plane, bin), ``wide`` is (field, bin)."""
+    is_wide = np.int64(stop - start > tree.capacity)
+    if is_wide:
+        wide[: tree.n_fields * N_BINS] = 0
+    for chunk in range(start, stop, tree.capacity):
+        packed[: tree.n_planes * N_BINS] = 0
+        accumulate_feature(block_bins, lane, rows, words, planes, chunk, min(chunk + tree.capacity, stop), packed)
+        if is_wide:
+            unpack_add(packed, ZERO, N_BINS, N_BINS, tree, wide, ZERO, N_BINS, ONE)
+    return is_wide

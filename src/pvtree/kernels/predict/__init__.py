@@ -1,0 +1,1 @@
+"""Kernels that run finished trees on raw rows."""

@@ -1,0 +1,1 @@
+"""Kernels of what travels between workers: ballots and histograms."""

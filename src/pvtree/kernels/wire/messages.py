@@ -1,0 +1,307 @@
+"""Histograms between workers: what one sends to the owner of some features, and how the owner adds it up.
+
+A message has, node by node, the owner's features that travel. In plain form that is words; else a bit says whether the
+node's rows follow (wire_rows.py: shorter where there are few) or its histograms, tightly packed (wire.py) or only
+their used bins (sparse_words.py). Both sides know the nodes and the features. Places in a message are counted in bits.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pvtree.kernels.constants import BLOCK, N_BINS, NONE, ONE, ZERO
+from pvtree.kernels.growing.bundles import bins_of_codes, expand_alone, place_of
+from pvtree.kernels.growing.evaluate import narrow_slot, wide_slot
+from pvtree.kernels.growing.histogram import histogram_of_feature, pack_fields, unpack_add
+from pvtree.kernels.growing.split import decode_feature
+from pvtree.kernels.intrinsics import int64_at, uint8_at, uint32_at
+from pvtree.kernels.jit import njit
+from pvtree.kernels.wire.bits import get_bits, put_bits
+from pvtree.kernels.wire.histograms import add_histogram, put_histogram
+from pvtree.kernels.wire.rows import add_rows, arrange_rows, bits_of_rows, put_rows
+from pvtree.kernels.wire.sparse_words import add_sparse, put_sparse
+
+TRAVELS = NONE  # the parent of an item that every worker sends; others are differences
+PLAIN, PACKED, SPARSE = (np.int64(form) for form in range(3))
+_WORD_BITS = np.int64(64)
+# With more rows than this for every bin, histograms are always shorter than rows.
+MOST_ROWS_PER_BIN = np.int64(4)
+
+
+@njit
+def count_plain_words(
+    to, owner, row_n_rows, capacity, n_planes, n_fields, n_bins, item_start, item_feature, item_parent
+):
+    """8-byte words of a plain message: one a bin and plane, or a bin and field for nodes too large for packed words."""
+    size = ZERO
+    for row in range(len(row_n_rows)):
+        n_words = n_fields if row_n_rows[row] > capacity else n_planes
+        for item in range(item_start[row], item_start[row + 1]):
+            feature = item_feature[item]
+            if owner[feature] == to and item_parent[item] == TRAVELS:
+                size += n_words * (n_bins[feature] + 1)
+    return size
+
+
+@njit
+def find_features(row, to, owner, item_start, item_feature, item_parent, features):
+    """The features of a row that travel to worker ``to``; returns their number."""
+    n = 0
+    for item in range(item_start[row], item_start[row + 1]):
+        if owner[item_feature[item]] == to and item_parent[item] == TRAVELS:
+            features[n] = item_feature[item]
+            n += 1
+    return n
+
+
+@njit
+def local_histogram(node, feature, tree, nodes, scratch):
+    """This worker's histogram of a feature at a node: (array, base, step, is_wide), as kept or added up singly."""
+    if nodes[node].slot >= 0:
+        is_wide, step = nodes[node].is_wide, tree.kept_stride
+        bundle = int64_at(tree.bundle_of, tree.n_features)[feature]
+        if is_wide:
+            hist, base = wide_slot(nodes[node].slot, tree), bundle * tree.n_fields * step
+        else:
+            hist, base = narrow_slot(nodes[node].slot, tree), bundle * tree.n_planes * step
+        if tree.bundled:
+            return expand_alone(hist, base, step, is_wide, feature, tree, scratch), ZERO, N_BINS, is_wide
+        return hist, base, step, is_wide
+    buffer, start, stop = nodes[node].buffer, nodes[node].start, nodes[node].stop
+    bins = uint8_at(tree.bins, (tree.n_blocks, tree.n_all_rows * BLOCK))
+    rows, words = uint32_at(tree.rows, (2, tree.n_places))[buffer], int64_at(tree.words, (2, tree.n_places))[buffer]
+    planes = uint8_at(tree.planes, (2, tree.n_places if tree.n_planes > 1 else 0))[buffer]
+    packed = int64_at(scratch.packed, tree.n_planes * N_BINS)
+    wide = int64_at(scratch.wide, tree.n_fields * N_BINS)
+    packed[:] = 0  # a node without rows here adds nothing up
+    block, lane = place_of(feature, tree)
+    is_wide = histogram_of_feature(bins[block], lane, rows, words, planes, start, stop, tree, packed, wide)
+    hist = wide if is_wide else packed
+    if tree.bundled:
+        hist = expand_alone(hist, ZERO, N_BINS, is_wide, feature, tree, scratch)
+    return hist, ZERO, N_BINS, is_wide
+
+
+@njit
+def put_plain(fields, is_large, n_bins, tree, out, at):
+    """A histogram as words, at word ``at``; returns the next word."""
+    if is_large:
+        for j in range(tree.n_fields):
+            out[at + j * (n_bins + 1) :][: n_bins + 1] = fields[j * N_BINS :][: n_bins + 1]
+        return at + tree.n_fields * (n_bins + 1)
+    pack_fields(fields, ZERO, N_BINS, n_bins + 1, tree, out, at, n_bins + 1)
+    return at + tree.n_planes * (n_bins + 1)
+
+
+@njit
+def add_plain(data, at, is_large, n_bins, tree, sums, base):
+    """Add what ``put_plain`` wrote to sums[base + field * N_BINS + bin]."""
+    if is_large:
+        for j in range(tree.n_fields):
+            target, source = sums[base + j * N_BINS :][: n_bins + 1], data[at + j * (n_bins + 1) :][: n_bins + 1]
+            for b in range(n_bins + 1):
+                target[b] += source[b]
+        return at + tree.n_fields * (n_bins + 1)
+    unpack_add(data, at, n_bins + 1, n_bins + 1, tree, sums, base, N_BINS, ONE)
+    return at + tree.n_planes * (n_bins + 1)
+
+
+@njit
+def write_histograms(node, features, form, at, tree, nodes, scratch, wire_scratch, words, bits):
+    """The node's histograms of these features, in one of the three forms; returns the next bit."""
+    n_bins = int64_at(tree.n_bins, tree.n_features)
+    if form != PACKED:
+        at = (at + _WORD_BITS - 1) // _WORD_BITS
+    for feature in features:
+        hist, base, step, is_wide = local_histogram(node, feature, tree, nodes, scratch)
+        if form == SPARSE:
+            at = put_sparse(hist, base, step, is_wide, n_bins[feature], tree, words, at)
+            continue
+        fields = decode_feature(hist, base, step, is_wide, n_bins[feature], tree, scratch)
+        if form == PACKED:
+            at = put_histogram(fields, tree.n_planes, tree.n_fields, n_bins[feature], bits, at, wire_scratch)
+        else:
+            at = put_plain(fields, nodes[node].n_rows > tree.capacity, n_bins[feature], tree, words, at)
+    return at if form == PACKED else at * _WORD_BITS
+
+
+@njit
+def gather_bins(node, features, tree, nodes, bins_of_rows):
+    """bins_of_rows[f, i] = the bin of the node's i-th row in feature f."""
+    bins = uint8_at(tree.bins, (tree.n_blocks, tree.n_all_rows * BLOCK))
+    rows = uint32_at(tree.rows, (2, tree.n_places))[nodes[node].buffer, nodes[node].start : nodes[node].stop]
+    bin_of = np.empty(N_BINS, np.uint8)
+    for f in range(len(features)):
+        block, lane = place_of(features[f], tree)
+        block_bins = bins[block]
+        for i in range(len(rows)):
+            bins_of_rows[f, i] = block_bins[np.intp(rows[i]) * BLOCK + lane]
+        if tree.bundled:
+            bins_of_codes(features[f], tree, bin_of)
+            for i in range(len(rows)):
+                bins_of_rows[f, i] = bin_of[bins_of_rows[f, i]]
+
+
+@njit
+def write_node(node, features, form, at, tree, nodes, scratch, wire_scratch, rows_scratch, arranged, words, bits):
+    """One node's part of a message that is not plain: its rows or its histograms, whichever is shorter.
+
+    ``arranged`` holds the node's rows by ``arrange_rows``, if there are few enough.
+    """
+    n_rows = nodes[node].stop - nodes[node].start
+    mask = int64_at(tree.mask, tree.n_values)
+    n_bins = int64_at(tree.n_bins, tree.n_features)[features]
+    are_gradients = mask[tree.n_values - 1] < 0
+    # Of gradients, a row in few bits more than its bin is shorter than a bin of a histogram.
+    sends_rows = n_rows <= tree.stride and (are_gradients or form == SPARSE)
+    may_send_rows = sends_rows or (form == PACKED and n_rows <= MOST_ROWS_PER_BIN * tree.stride)
+    start = at
+    if not sends_rows:
+        at = put_bits(bits, start, ZERO, ONE)
+        at = write_histograms(node, features, form, at, tree, nodes, scratch, wire_scratch, words, bits)
+    if may_send_rows:
+        bins_of_rows = np.empty((len(features), n_rows), np.uint8)
+        gather_bins(node, features, tree, nodes, bins_of_rows)
+        order, major, minor = arranged[0], arranged[1], arranged[2]
+        if sends_rows or bits_of_rows(major, minor, n_rows, mask, bins_of_rows, n_bins, rows_scratch) < at - start - 1:
+            at = put_bits(bits, start, ONE, ONE)
+            at = put_rows(order, major, minor, n_rows, mask, bins_of_rows, n_bins, bits, at, rows_scratch)
+    return at
+
+
+@njit
+def arrange(node, tree, nodes, arranged):
+    """Prepare a node's rows for sending, once for all owners."""
+    start, stop, buffer = nodes[node].start, nodes[node].stop, nodes[node].buffer
+    words = int64_at(tree.words, (2, tree.n_places))[buffer, start:stop]
+    planes = uint8_at(tree.planes, (2, tree.n_places if tree.n_planes > 1 else 0))[buffer]
+    if len(planes) > 0:
+        planes = planes[start:stop]
+    arrange_rows(
+        words, planes, stop - start, int64_at(tree.plane, tree.n_values), int64_at(tree.shift, tree.n_values),
+        int64_at(tree.mask, tree.n_values), arranged[0], arranged[1], arranged[2],
+    )  # fmt: skip
+
+
+@njit
+def write_messages(
+    first_row, last_row, form, at, message_start, owner, row_node, item_start, item_feature, item_parent, trees, nodes,
+    scratches, wire_scratch, rows_scratch, arranged, words, bits,
+):  # fmt: skip
+    """Append the nodes of rows first_row:last_row to the messages for all workers.
+
+    The message for worker m is at[m] bits long, of form[m], and begins at word message_start[m] of ``words`` and, the
+    same memory, of ``bits``.
+    """
+    tree, scratch = trees[0], scratches[0]
+    features = np.empty(tree.n_features, np.int64)
+    for row in range(first_row, last_row):
+        node = row_node[row]
+        if nodes[node].stop - nodes[node].start <= MOST_ROWS_PER_BIN * tree.stride:
+            arrange(node, tree, nodes, arranged)
+        for to in range(len(form)):
+            n = find_features(row, to, owner, item_start, item_feature, item_parent, features)
+            if n == 0:
+                continue
+            begin, end = message_start[to], message_start[to + 1]
+            own_words, own_bits = words[begin:end], bits[begin:end]
+            if form[to] == PLAIN:
+                at[to] = write_histograms(
+                    node, features[:n], PLAIN, at[to], tree, nodes, scratch, wire_scratch, own_words, own_bits
+                )
+            else:
+                at[to] = write_node(
+                    node, features[:n], form[to], at[to], tree, nodes, scratch, wire_scratch, rows_scratch, arranged,
+                    own_words, own_bits,
+                )  # fmt: skip
+
+
+@njit
+def add_node(form, at, features, is_large, tree, scratch, wire_scratch, rows_scratch, words, bits, sums):
+    """Add one node's part of a message to sums[f, field, bin], flat; returns the next bit."""
+    n_bins = int64_at(tree.n_bins, tree.n_features)
+    step = tree.n_fields * N_BINS
+    if form != PLAIN:
+        are_rows = get_bits(bits, at, ONE)
+        at += ONE
+        if are_rows:
+            return add_rows(
+                bits, at, tree.n_planes, int64_at(tree.plane, tree.n_values), int64_at(tree.mask, tree.n_values),
+                n_bins[features], sums, np.arange(len(features)) * step, N_BINS, rows_scratch,
+            )  # fmt: skip
+    if form != PACKED:
+        at = (at + _WORD_BITS - 1) // _WORD_BITS
+    packed = int64_at(scratch.packed, tree.n_planes * N_BINS)
+    for f in range(len(features)):
+        most = n_bins[features[f]]
+        if form == PACKED:
+            at = add_histogram(bits, at, tree.n_planes, tree.n_fields, most, sums, f * step, N_BINS, wire_scratch)
+        elif form == SPARSE:
+            at = add_sparse(words, at, most, tree, packed, sums, f * step)
+        else:
+            at = add_plain(words, at, is_large, most, tree, sums, f * step)
+    return at if form == PACKED else at * _WORD_BITS
+
+
+@njit
+def to_plain(
+    to, form, owner, row_node, item_start, item_feature, item_parent, trees, nodes, scratches, wire_scratch,
+    rows_scratch, words, bits, sums, plain,
+):  # fmt: skip
+    """A message of another form as plain words."""
+    tree, scratch = trees[0], scratches[0]
+    n_bins = int64_at(tree.n_bins, tree.n_features)
+    features = np.empty(tree.n_features, np.int64)
+    step = tree.n_fields * N_BINS
+    read, at = ZERO, ZERO
+    for row in range(len(row_node)):
+        n = find_features(row, to, owner, item_start, item_feature, item_parent, features)
+        if n == 0:
+            continue
+        is_large = nodes[row_node[row]].n_rows > tree.capacity
+        sums[: n * step] = 0
+        read = add_node(
+            form, read, features[:n], is_large, tree, scratch, wire_scratch, rows_scratch, words, bits, sums
+        )  # fmt: skip
+        for f in range(n):
+            at = put_plain(sums[f * step :], is_large, n_bins[features[f]], tree, plain, at)
+
+
+@njit
+def keep_item(sums, base, is_wide, n_bins, tree, arena, place):
+    """Store sums[base + field * N_BINS + bin] in the form of its node."""
+    if is_wide:
+        for j in range(tree.n_fields):
+            arena[place + j * tree.stride :][: n_bins + 1] = sums[base + j * N_BINS :][: n_bins + 1]
+    else:
+        pack_fields(sums, base, N_BINS, n_bins + 1, tree, arena, place, tree.stride)
+
+
+@njit
+def read_messages(
+    own, form, message_start, owner, row_node, item_start, item_feature, item_parent, item_place, trees, nodes,
+    scratches, wire_scratch, rows_scratch, words, bits, sums, arena,
+):  # fmt: skip
+    """Items of worker ``own`` that travelled: the sums of what all workers sent, itself included."""
+    tree, scratch = trees[0], scratches[0]
+    n_bins = int64_at(tree.n_bins, tree.n_features)
+    features = np.empty(tree.n_features, np.int64)
+    step = tree.n_fields * N_BINS
+    at = np.zeros(len(form), np.int64)
+    for row in range(len(row_node)):
+        n = find_features(row, own, owner, item_start, item_feature, item_parent, features)
+        if n == 0:
+            continue
+        is_large = nodes[row_node[row]].n_rows > tree.capacity
+        sums[: n * step] = 0
+        for m in range(len(form)):
+            begin, end = message_start[m], message_start[m + 1]
+            at[m] = add_node(
+                form[m], at[m], features[:n], is_large, tree, scratch, wire_scratch, rows_scratch, words[begin:end],
+                bits[begin:end], sums,
+            )  # fmt: skip
+        f = 0
+        for item in range(item_start[row], item_start[row + 1]):
+            if item_place[item] >= 0 and item_parent[item] == TRAVELS:
+                keep_item(sums, f * step, is_large, n_bins[item_feature[item]], tree, arena, item_place[item])
+                f += 1

@@ -1,0 +1,232 @@
+"""Models out: LightGBM's text model, which lightgbm, treelite, lleaves, SHAP and ONNX converters read.
+
+Every split, missing value and sum of the file means to LightGBM what it means here; docs/export.md has the details.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from pvtree.model.json_file import write_bytes
+from pvtree.model.model import Model, Tree
+from pvtree.reading.tables import lightgbm_name
+
+# Bits of decision_type.
+CATEGORICAL, DEFAULT_LEFT, MISSING_NAN = 1, 2, 8
+WORD_BITS = 32  # of a set of categories in the file
+INT_MAX = 2**31 - 1  # LightGBM keeps counts in 32 bits
+_ALL_BINS = np.full(4, 2**64 - 1, np.uint64)
+
+# What LightGBM makes of raw scores. With others, "custom", it leaves them as they are: their meaning is not known, or,
+# for classification forests, they are probabilities already.
+OBJECTIVES = {
+    "regression": "regression",
+    "binary": "binary sigmoid:1",
+    "multiclass": "multiclass num_class:{n_outputs}",
+    "lambdarank": "lambdarank",
+}
+
+
+def write(model: Model, path: str | os.PathLike[str], average_output: bool = True) -> None:
+    """Replace the file at ``path`` in one step."""
+    write_bytes(path, dump(model, average_output).encode("utf-8"), "LightGBM's model file")
+
+
+def dump(model: Model, average_output: bool = True) -> str:
+    """The whole text; without ``average_output`` a forest is a sum of values that were divided before."""
+    compared = model.ordered_categories()
+    plain = ((_missing_left(tree, compared), value) for tree, value in _plain(model, divided=not average_output))
+    bins = _category_bins(model)
+    trees = [f"Tree={number}\n{_tree_text(tree, value, bins)}\n\n" for number, (tree, value) in enumerate(plain)]
+    objective = OBJECTIVES.get(model.objective, "custom" if model.n_outputs == 1 else "custom num_class:{n_outputs}")
+    names = lightgbm_names(model)
+    lines = [
+        "tree",
+        "version=v4",
+        f"num_class={model.n_outputs}",
+        f"num_tree_per_iteration={model.n_outputs}",
+        "label_index=0",
+        f"max_feature_idx={model.n_features - 1}",
+        f"objective={objective.format(n_outputs=model.n_outputs)}",
+        *(["average_output"] if model.ensemble == "forest" and average_output else []),
+        f"feature_names={' '.join(names)}",
+        f"feature_infos={' '.join(_feature_infos(model))}",
+        f"tree_sizes={_join(len(text.encode()) for text in trees)}",
+        "",
+        "".join(trees) + "end of trees",
+        "",
+        "feature_importances:",
+        *_importances(model, names),
+        "",
+        f"pandas_categorical:{json.dumps(_pandas_categories(model))}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _plain(model: Model, divided: bool) -> Iterator[tuple[Tree, np.ndarray]]:
+    """Trees with one value a node, in LightGBM's order: for each iteration one tree of each output.
+
+    LightGBM starts at 0, so the initial score goes into values. In boosting it is added to each output's first tree: as
+    the first addition that prediction makes here, it gives the same bits. A forest is a mean, so all its trees get it.
+    """
+    if model.ensemble == "forest":
+        for number, tree in enumerate(model.trees or (_leaf(model.n_outputs),)):
+            outputs = range(model.n_outputs) if tree.n_values > 1 else [number % model.n_outputs]
+            value = tree.value + model.init_score[outputs] if model.init_score.any() else tree.value
+            value = value / max(1, model.n_iterations) if divided else value
+            yield from ((tree, its_value) for its_value in value.T)
+        return
+    for number, tree in enumerate(model.trees or (_leaf(1),) * model.n_outputs):
+        init = model.init_score[number] if number < model.n_outputs else 0.0
+        yield tree, tree.value[:, 0] + init
+
+
+def _missing_left(tree: Tree, compared: frozenset[int]) -> Tree:
+    """A missing category is bin 0 here, which is left of every threshold, and no number in LightGBM."""
+    if not compared:
+        return tree
+    goes_left = (tree.cat_set < 0) & np.isin(tree.feature, list(compared))
+    return replace(tree, default_left=np.where(goes_left, 1, tree.default_left))
+
+
+def _leaf(n_values: int) -> Tree:
+    """What stands for no trees at all: LightGBM wants at least one."""
+    none: dict[str, np.ndarray] = {
+        name: np.zeros(1) for name in ("threshold", "left_child", "default_left", "gain", "count", "weight")
+    }
+    sets = np.empty((0, 4))
+    return Tree(feature=np.array([-1]), cat_set=np.array([-1]), cat_sets=sets, value=np.zeros((1, n_values)), **none)
+
+
+def _category_bins(model: Model) -> dict[int, np.ndarray]:
+    """By feature, uint64 (4,): the bins that a column can have; of arrays all, since nobody knows what they hold.
+
+    A DataFrame's columns have the bins of their labels only: sets that named others would make readers believe that the
+    file's labels are not all.
+    """
+    if model.feature_names is None:
+        return {}
+    return {
+        feature: np.packbits(np.arange(256) <= len(labels), bitorder="little").view("<u8").astype(np.uint64)
+        for feature, labels in model.categories.items()
+    }
+
+
+def _tree_text(tree: Tree, value: np.ndarray, bins: Mapping[int, np.ndarray]) -> str:
+    """One tree. Leaves are numbered in level order, as by ``Model.predict_leaf``; so are the splits."""
+    is_leaf = tree.feature < 0
+    inner, leaves = np.flatnonzero(~is_leaf), np.flatnonzero(is_leaf)
+    # LightGBM's number of a node: splits from 0 up, leaves from -1 down.
+    number = np.where(is_leaf, -np.cumsum(is_leaf, dtype=np.int64), np.cumsum(~is_leaf) - 1)
+    left = tree.left_child[inner].astype(np.int64)
+    is_categorical = tree.cat_set[inner] >= 0
+    sets = tree.cat_sets[tree.cat_set[inner[is_categorical]]]  # (n_cat, 4)
+    # A missing or unseen category always goes right in LightGBM. Where it goes left here, the children change places.
+    swaps = np.zeros(inner.size, bool)
+    swaps[is_categorical] = sets[:, 0] & np.uint64(1) == 1
+    can_be = [bins.get(feature, _ALL_BINS) for feature in tree.feature[inner[is_categorical]].tolist()]
+    left_bins = np.where(swaps[is_categorical, None], ~sets, sets) & np.reshape(can_be, (-1, 4)).astype(np.uint64)
+    words = left_bins.view(np.uint32)  # (n_cat, 8), lowest bits first
+
+    threshold = tree.threshold[inner].copy()
+    threshold[is_categorical] = np.arange(len(sets))
+    numeric_type = MISSING_NAN + DEFAULT_LEFT * (tree.default_left[inner] != 0)
+    count = _counts(tree.count)
+    lines = {
+        "num_leaves": [leaves.size],
+        "num_cat": [len(sets)],
+        "split_feature": tree.feature[inner],
+        "split_gain": np.nan_to_num(tree.gain[inner]),
+        "threshold": threshold,
+        "decision_type": np.where(is_categorical, CATEGORICAL + MISSING_NAN, numeric_type),
+        "left_child": number[left + swaps],
+        "right_child": number[left + ~swaps],
+        "leaf_value": value[leaves],
+        "leaf_weight": tree.weight[leaves],
+        "leaf_count": count[leaves],
+        "internal_value": value[inner],
+        "internal_weight": tree.weight[inner],
+        "internal_count": count[inner],
+    }
+    if len(sets):
+        lines["cat_boundaries"] = np.arange(len(sets) + 1) * words.shape[1]
+        lines["cat_threshold"] = words.ravel()
+    lines |= {"is_linear": [0], "shrinkage": [1]}
+    return "\n".join(f"{name}={_join(np.asarray(values).tolist())}" for name, values in lines.items()) + "\n"
+
+
+def _counts(count: np.ndarray) -> np.ndarray:
+    """Counts that fit into 32 bits; SHAP values need their ratios only."""
+    shift = max(0, int(count.max()).bit_length() - INT_MAX.bit_length())
+    return np.where(count > 0, np.maximum(count >> shift, 1), 0)
+
+
+def _join(values: Iterable[float]) -> str:
+    """Shortest decimals that read back as the same bits."""
+    return " ".join(map(repr, values))
+
+
+def lightgbm_names(model: Model) -> list[str]:
+    """The features' names as LightGBM can hold them, all different."""
+    if model.feature_names is None:
+        return model.column_names()
+    names: list[str] = []
+    used: set[str] = set()
+    numbers: Counter[str] = Counter()  # where to go on with equal names: trying all numbers again takes far too long
+    for feature, given in enumerate(model.feature_names):
+        name = plain = lightgbm_name(given) or f"Column_{feature}"
+        while name in used:
+            numbers[plain] += 1
+            name = f"{plain}_{numbers[plain] + 1}"
+        used.add(name)
+        names.append(name)
+    return names
+
+
+def _feature_infos(model: Model) -> list[str]:
+    """Categories by their codes; of numbers the range of thresholds, since a model does not know that of its data."""
+    infos = ["none"] * model.n_features
+    lowest, highest = np.full(model.n_features, np.inf), np.full(model.n_features, -np.inf)
+    compared = model.ordered_categories()
+    codes = {feature: len(labels) for feature, labels in model.categories.items() if feature not in compared}
+    for tree in model.trees:
+        is_numeric = (tree.feature >= 0) & (tree.cat_set < 0) & np.isfinite(tree.threshold)
+        np.minimum.at(lowest, tree.feature[is_numeric], tree.threshold[is_numeric])
+        np.maximum.at(highest, tree.feature[is_numeric], tree.threshold[is_numeric])
+        for feature in tree.feature[tree.cat_set >= 0].tolist():
+            codes.setdefault(feature, 255)  # no labels: a model that was put together by hand
+        for feature in tree.feature[(tree.feature >= 0) & (tree.cat_set < 0)].tolist():
+            infos[feature] = "[0:0]"  # splits off missing values, or infinities
+    for feature in np.flatnonzero(lowest <= highest).tolist():
+        infos[feature] = f"[{float(lowest[feature])!r}:{float(highest[feature])!r}]"
+    for feature, n_codes in codes.items():
+        infos[feature] = ":".join(map(str, range(1, n_codes + 1))) or "-1"  # LightGBM's missing
+    return infos
+
+
+def _importances(model: Model, names: list[str]) -> list[str]:
+    splits = model.feature_importance()
+    order = np.argsort(-splits, kind="stable")
+    return [f"{names[feature]}={int(splits[feature])}" for feature in order if splits[feature]]
+
+
+def _pandas_categories(model: Model) -> list[list[object]] | None:
+    """With these LightGBM turns a DataFrame's category columns into codes: positions here, which are bin numbers.
+
+    Position 0 is a word that no row has. Without names the model was trained on an array, and gets arrays of codes.
+    """
+    if not model.categories or model.feature_names is None:
+        return None
+    tables: list[list[object]] = []
+    for labels in model.categories.values():
+        nothing = "(missing)"
+        while nothing in labels:
+            nothing = f"({nothing})"
+        tables.append([nothing, *labels])
+    return tables

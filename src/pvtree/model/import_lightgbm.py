@@ -1,0 +1,380 @@
+"""Models in: LightGBM's text model -> Model, of what pvtree wrote and of what LightGBM trained.
+
+The file is not trusted: kernels follow its indices without bounds, so every one is checked here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, NoReturn
+
+import numpy as np
+
+from pvtree.comm.user_warnings import warn_user
+from pvtree.errors import ModelFileError
+from pvtree.model.export_lightgbm import CATEGORICAL, DEFAULT_LEFT, WORD_BITS
+from pvtree.model.json_file import Refused, check_outputs, check_shape, read_bytes, refuse
+from pvtree.model.lightgbm_columns import CONSTANT, columns_of_tables
+from pvtree.model.model import Model, Scalar, Tree
+from pvtree.reading.tables import is_unicode
+
+MISSING_NONE, MISSING_ZERO, MISSING_NAN = 0, 1, 2  # bits 2 and 3 of decision_type
+MAX_CODES = 255  # categories of a feature that have bins of their own
+MAX_CODE = 2**20  # a larger category would make its sets, and LightGBM's, too large for any real file
+_LABELS = "pandas_categorical:"  # the last line of a file, with JSON behind it
+_REMEDY = "give a file written by lightgbm.Booster.save_model or Model.export_lightgbm"
+
+# LightGBM's objectives by what they make of raw scores; those that have no like here leave them as they are.
+OBJECTIVES = {
+    **dict.fromkeys(("regression", "regression_l1", "huber", "fair", "quantile", "mape"), "regression"),
+    **dict.fromkeys(("lambdarank", "rank_xendcg"), "lambdarank"),
+    "binary": "binary",
+    "multiclass": "multiclass",
+}
+
+
+def read(path: str | os.PathLike[str]) -> Model:
+    """The model in a file, or a ModelFileError that names it."""
+    name = f"LightGBM's model file {os.fspath(path)!r}"
+    try:
+        text = read_bytes(path, name).decode("utf-8")
+    except UnicodeDecodeError:
+        raise ModelFileError(f"{name} cannot be used (it is no text); {_REMEDY}.") from None
+    return parse_text(text, name)
+
+
+def parse_text(text: str, name: str) -> Model:
+    """The model in `text`, or a ModelFileError that names where the text came from."""
+    try:
+        return parse(text)
+    except Refused as refusal:
+        reason, remedy = refusal.args
+        raise ModelFileError(f"{name} cannot be used ({reason}); {remedy}.") from None
+
+
+def parse(text: str) -> Model:
+    head_text, *tree_texts = text.partition("\nend of trees")[0].split("\nTree=")
+    head = _fields(head_text)
+    if not text.startswith("tree\n") or "\nend of trees" not in text:
+        _refuse("it is no whole text model")
+    n_features, n_outputs = _count(head, "max_feature_idx", 0) + 1, _count(head, "num_tree_per_iteration", 1)
+    blocks = [_tree_fields(number, tree_text) for number, tree_text in enumerate(tree_texts)]
+    if len(blocks) % n_outputs:
+        _refuse("the number of trees is no multiple of the outputs")
+    if n_outputs > len(text):  # a file without trees may name any number, for which there would be initial scores
+        _refuse("num_tree_per_iteration is missing or out of range")
+    names, infos = head.get("feature_names", "").split(" "), head.get("feature_infos", "").split(" ")
+    if len(names) != n_features or len(infos) != n_features:
+        _refuse("the features' names or infos do not fit their number")
+    sets = [_category_sets(block, n_features) for block in blocks]
+    codes = _codes(sets, infos)
+    trees = [_tree(block, its_sets, codes) for block, its_sets in zip(blocks, sets, strict=True)]
+    is_forest = "average_output" in head
+    objective = _objective(head.get("objective", ""), is_forest, n_outputs)
+    check_outputs(objective, n_outputs)
+    return Model(
+        trees=tuple(_joined(trees, n_outputs) if is_forest and n_outputs > 1 else trees),
+        objective=objective,
+        ensemble="forest" if is_forest else "gbdt",
+        n_features=n_features,
+        n_outputs=n_outputs,
+        init_score=np.zeros(n_outputs),
+        feature_names=None if all(name == f"Column_{j}" for j, name in enumerate(names)) else tuple(names),
+        categories=_labels(codes, infos, text),
+    )
+
+
+def _refuse(reason: str, remedy: str = _REMEDY) -> NoReturn:
+    refuse(reason, remedy)
+
+
+# Lines
+
+
+def _fields(text: str) -> dict[str, str]:
+    """``name=values`` lines; a word alone is a name without values.
+
+    Readers differ in which of two lines with one name they believe, so such a file may be checked as one model and used
+    as another.
+    """
+    fields: dict[str, str] = {}
+    for line in text.split("\n"):
+        name, _, values = line.partition("=")
+        if name in fields:
+            _refuse(f"the line {_shortened(name)} is repeated")
+        if line:
+            fields[name] = values
+    return fields
+
+
+def _tree_fields(number: int, text: str) -> dict[str, str]:
+    """The lines behind ``Tree=``, which must begin with the tree's number."""
+    given, _, lines = text.partition("\n")
+    if given != str(number):
+        _refuse("the trees are not numbered 0, 1, 2, and so on")
+    return _fields(lines)
+
+
+def _shortened(name: str) -> str:
+    return repr(name if len(name) <= 40 else f"{name[:40]}...")
+
+
+def _count(fields: Mapping[str, str], name: str, least: int) -> int:
+    text = fields.get(name, "")
+    # No more characters than a number in range has: zeros before it would make int() read any length.
+    if not (text.isdecimal() and text.isascii() and len(text) <= 10 and least <= int(text) < 2**31 - 1):
+        _refuse(f"{name} is missing or out of range")
+    return int(text)
+
+
+def _ints(fields: Mapping[str, str], name: str, n: int, low: int, high: int) -> np.ndarray:
+    values = _numbers(fields, name, n, int)
+    if n and not (low <= min(values) and max(values) <= high):
+        _refuse(f"a number in {name} is out of range")
+    return np.array(values, np.int64)
+
+
+def _counts(fields: Mapping[str, str], name: str, n: int) -> np.ndarray:
+    return _ints(fields, name, n, 0, 2**31 - 1)
+
+
+def _floats(fields: Mapping[str, str], name: str, n: int) -> np.ndarray:
+    array = np.array(_numbers(fields, name, n, float), np.float64)
+    if np.isnan(array).any():
+        _refuse(f"a value in {name} is not a number")
+    return array
+
+
+def _numbers(fields: Mapping[str, str], name: str, n: int, kind: type) -> list[Any]:
+    words = fields.get(name, "").split()
+    try:
+        values = [kind(word) for word in words]
+    except ValueError:
+        _refuse(f"a value in {name} is not a number")
+    if len(values) != n:
+        _refuse(f"the list {name} has a wrong length")
+    return values
+
+
+def _objective(text: str, is_forest: bool, n_outputs: int) -> str:
+    name, *options = text.split(" ")
+    if name == "binary" and options not in ([], ["sigmoid:1"]):
+        _refuse("its sigmoid is not 1", "train with sigmoid=1")
+    if name == "regression" and "sqrt" in options:
+        _refuse("it predicts square roots of the target", "train with reg_sqrt=false")
+    if name in ("", "custom") and is_forest:
+        return "classification" if n_outputs > 1 else "regression"
+    if name not in ("", "custom") and name not in OBJECTIVES:
+        warn_user(f"What the objective {name!r} makes of raw scores is not known here; predictions are raw scores.")
+    return OBJECTIVES.get(name, "custom")
+
+
+# Trees
+
+
+@dataclass(frozen=True)
+class CategorySets:
+    """The sets of categories of one tree, and which of its splits, in the file's order, use them."""
+
+    is_categorical: np.ndarray  # bool (n_splits,)
+    feature: np.ndarray  # int64 (n_splits,)
+    of_split: np.ndarray  # int64 (n_splits,): the number of the set, -1 for numeric splits
+    left_codes: list[np.ndarray]  # by set: the codes that go left
+
+
+def _category_sets(block: Mapping[str, str], n_features: int) -> CategorySets:
+    if block.get("is_linear", "0") != "0":
+        _refuse("its trees are linear", "train with linear_tree=false")
+    n_splits = _count(block, "num_leaves", 1) - 1
+    n_sets = _count(block, "num_cat", 0)
+    is_categorical = _ints(block, "decision_type", n_splits, -128, 127) & CATEGORICAL != 0
+    feature = _ints(block, "split_feature", n_splits, 0, n_features - 1)
+    if n_sets == 0 and not is_categorical.any():
+        return CategorySets(is_categorical, feature, np.full(n_splits, -1), [])
+    words = len(block.get("cat_threshold", "").split())
+    bounds = _ints(block, "cat_boundaries", n_sets + 1, 0, words)
+    flags = _ints(block, "cat_threshold", words, 0, 2**WORD_BITS - 1).astype(np.uint32)
+    if np.any(np.diff(bounds) < 0) or np.any(np.diff(bounds) * WORD_BITS > MAX_CODE):
+        _refuse("the sets of categories are malformed")
+    which = np.where(is_categorical, _floats(block, "threshold", n_splits), -1.0)
+    if np.any(is_categorical & ~((which >= 0) & (which < n_sets) & (which == np.floor(which)))):
+        _refuse("a split names a set of categories that is not there")
+    # Once for each set, not for each split: many splits may name the same large set.
+    left_codes = [
+        np.flatnonzero(np.unpackbits(flags[start:stop].astype("<u4").view(np.uint8), bitorder="little"))
+        for start, stop in pairwise(bounds.tolist())
+    ]
+    return CategorySets(is_categorical, feature, which.astype(np.int64), left_codes)
+
+
+def _codes(sets: list[CategorySets], infos: list[str]) -> dict[int, np.ndarray]:
+    """By categorical feature: the code of each bin, ascending from bin 1.
+
+    Those that training saw, if they are not too many; else those that go left somewhere, because all others always go
+    right, as unseen ones do.
+    """
+    used: dict[int, list[np.ndarray]] = {}
+    for its in sets:
+        both = zip(its.feature[its.is_categorical].tolist(), its.of_split[its.is_categorical].tolist(), strict=True)
+        for feature, its_set in sorted(set(both)):
+            _check_number(feature, its.left_codes[its_set])
+            used.setdefault(feature, []).append(its.left_codes[its_set])
+    listed = _categorical(infos)
+    codes = {}
+    for feature in sorted({*used, *listed}):
+        left = np.unique(np.concatenate(used.get(feature, [np.empty(0, np.int64)])))
+        _check_number(feature, left)
+        words = infos[feature].split(":") if feature in listed else []
+        seen = np.array([int(word) for word in words if word.isdecimal() and len(word) < 10], np.int64)
+        every = np.union1d(left, seen)
+        codes[feature] = every if len(every) <= MAX_CODES else left
+    return codes
+
+
+def _check_number(feature: int, left_codes: np.ndarray) -> None:
+    if len(left_codes) > MAX_CODES:
+        _refuse(
+            f"feature {feature} splits on more than {MAX_CODES} categories, which is all that have bins of their own",
+            "train with fewer categories",
+        )
+
+
+def _categorical(infos: list[str]) -> set[int]:
+    """Features whose info is a list of codes, not a range or nothing."""
+    return {feature for feature, info in enumerate(infos) if info and info != CONSTANT and not info.startswith("[")}
+
+
+def _labels(codes: Mapping[int, np.ndarray], infos: list[str], text: str) -> dict[int, tuple[Scalar, ...]]:
+    """What the codes stand for: pandas' categories where the file has them, else the codes themselves."""
+    labels: dict[int, tuple[Scalar, ...]] = {feature: tuple(its.tolist()) for feature, its in codes.items()}
+    before, _, after = text.rpartition(f"\n{_LABELS}")
+    if f"\n{_LABELS}" in before:
+        _refuse("the line pandas_categorical is repeated")
+    try:
+        tables = json.loads(after.partition("\n")[0]) if before else None
+    except (ValueError, RecursionError):
+        _refuse("the line pandas_categorical is no JSON")
+    if not isinstance(tables, list) or not tables:
+        return labels  # no DataFrame, or one without categories
+    scalars = (str, int, float, bool)
+    if not all(isinstance(t, list) and all(type(each) in scalars and is_unicode(each) for each in t) for t in tables):
+        _refuse("the line pandas_categorical is malformed")
+    places = columns_of_tables([len(table) for table in tables], codes, infos)
+    if places is None:
+        warn_user(
+            "The file does not tell which columns its category labels belong to, so they are left out; "
+            "pass LightGBM's codes, which are whole numbers, in the place of labels."
+        )
+        return labels
+    for feature, table in zip(places, tables, strict=True):
+        if feature in codes:
+            labels[feature] = tuple(table[code] for code in codes[feature].tolist())
+        elif infos[feature] == CONSTANT:
+            labels[feature] = tuple(table[:MAX_CODES])
+    return dict(sorted(labels.items()))
+
+
+def _tree(block: Mapping[str, str], sets: CategorySets, codes: Mapping[int, np.ndarray]) -> Tree:
+    """Splits and leaves in level order, siblings side by side."""
+    n_leaves = _count(block, "num_leaves", 1)
+    n_splits = n_leaves - 1
+    left = _ints(block, "left_child", n_splits, -n_leaves, n_splits - 1)
+    right = _ints(block, "right_child", n_splits, -n_leaves, n_splits - 1)
+    order, left_child = _level_order(left, right)  # LightGBM's numbers
+    at_split, at_leaf = order >= 0, order < 0
+
+    def along(of_splits: np.ndarray, of_leaves: Any) -> np.ndarray:
+        nodes = np.empty(len(order), of_splits.dtype)
+        nodes[at_split] = of_splits[order[at_split]]
+        nodes[at_leaf] = of_leaves if np.isscalar(of_leaves) else of_leaves[~order[at_leaf]]
+        return nodes
+
+    def both(name: str, numbers: Callable[[Mapping[str, str], str, int], np.ndarray]) -> np.ndarray:
+        """The lists of splits and leaves as one; a tree without splits may leave its leaf's weight or count out."""
+        n = 0 if not n_splits and name != "value" and not block.get(f"leaf_{name}") else n_leaves
+        of_leaves = numbers(block, f"leaf_{name}", n)
+        return along(numbers(block, f"internal_{name}", n_splits), of_leaves if n else 0)
+
+    threshold, default_left = _numeric_splits(block, sets, n_splits)
+    cat_set = np.where(sets.is_categorical, 0, -1)
+    tree = Tree(
+        feature=along(sets.feature, -1),
+        threshold=along(threshold, 0.0),
+        left_child=left_child,
+        default_left=along(default_left, 0),
+        cat_set=_numbered(along(cat_set, -1)),
+        cat_sets=_bin_sets(order[at_split][sets.is_categorical[order[at_split]]], sets, codes),
+        value=both("value", _floats)[:, None],
+        gain=along(_floats(block, "split_gain", n_splits), -np.inf),
+        count=both("count", _counts),
+        weight=both("weight", _floats),
+    )
+    check_shape(tree)
+    return tree
+
+
+def _level_order(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """LightGBM's number of every node in level order, and where its left child stands (0 for leaves)."""
+    order, left_child = [0 if len(left) else -1], []
+    for node in order:  # grows on the way
+        left_child.append(len(order) if node >= 0 else 0)
+        if node >= 0:
+            order += [int(left[node]), int(right[node])]
+        if len(order) > 2 * len(left) + 1:
+            _refuse("a node has two parents")
+    numbers = np.array(order, np.int64)
+    if len(np.unique(numbers)) != 2 * len(left) + 1:
+        _refuse("a node has no parent or two")
+    return numbers, np.array(left_child, np.int64)
+
+
+def _numeric_splits(block: Mapping[str, str], sets: CategorySets, n_splits: int) -> tuple[np.ndarray, np.ndarray]:
+    """(threshold, default_left) of every split; of categorical ones 0.
+
+    A split that knows no missing values takes NaN for 0, and so does one that takes 0 for missing: NaN goes where 0
+    goes. The latter may send 0 to the side of the larger numbers though it is below the threshold, or the other way
+    round, which one comparison cannot say.
+    """
+    threshold = np.where(sets.is_categorical, 0.0, _floats(block, "threshold", n_splits))
+    kind = _ints(block, "decision_type", n_splits, -128, 127)
+    default_left = kind & DEFAULT_LEFT != 0
+    missing = (kind >> 2) & 3
+    zero_left = threshold >= 0.0
+    numeric = ~sets.is_categorical
+    if np.any(numeric & (missing == MISSING_ZERO) & (zero_left != default_left)):
+        _refuse("it sends zeros apart from their neighbours", "train with zero_as_missing=false")
+    if np.any(missing > MISSING_NAN):
+        _refuse("a number in decision_type is out of range")
+    default_left = np.where(missing == MISSING_NAN, default_left, zero_left) & numeric
+    return threshold, default_left.astype(np.int64)
+
+
+def _numbered(cat_set: np.ndarray) -> np.ndarray:
+    """-1 as it is, the others 0, 1, 2, ... in level order."""
+    is_categorical = cat_set >= 0
+    return np.where(is_categorical, np.cumsum(is_categorical) - 1, -1)
+
+
+def _bin_sets(splits: np.ndarray, sets: CategorySets, codes: Mapping[int, np.ndarray]) -> np.ndarray:
+    """uint64 (n, 4): bit b for bin b goes left; bit 0, the missing and unseen, never does."""
+    flags = np.zeros((len(splits), 256), np.uint8)
+    for row, split in enumerate(splits.tolist()):
+        bins = 1 + np.searchsorted(codes[int(sets.feature[split])], sets.left_codes[sets.of_split[split]])
+        flags[row, bins] = 1
+    return np.packbits(flags, axis=1, bitorder="little").view("<u8").astype(np.uint64).reshape(-1, 4)
+
+
+def _joined(trees: list[Tree], n_outputs: int) -> list[Tree]:
+    """A forest's trees: those of an iteration become one where they differ in nothing but their values."""
+    iterations = [trees[first : first + n_outputs] for first in range(0, len(trees), n_outputs)]
+    if all(_same_but_values(its[0], tree) for its in iterations for tree in its[1:]):
+        return [replace(its[0], value=np.concatenate([tree.value for tree in its], axis=1)) for its in iterations]
+    return trees
+
+
+def _same_but_values(a: Tree, b: Tree) -> bool:
+    return a.value.shape == b.value.shape and a == replace(b, value=a.value)

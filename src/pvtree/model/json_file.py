@@ -1,0 +1,319 @@
+"""Models as files: canonical JSON with a version and a checksum, written at once or not at all.
+Nothing read from a file is trusted unchecked, because kernels follow its indices without bounds."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from typing import Any, NoReturn
+
+import numpy as np
+
+from pvtree.errors import ModelFileError
+from pvtree.model.atomic_file import write_at_once
+from pvtree.model.model import TREE_DTYPES, Model, Scalar, Tree
+from pvtree.reading.tables import MAX_UNNAMED, is_unicode
+
+FORMAT = "pvtree-model"
+VERSION = 1
+_INT32_MAX = 2**31 - 1
+_NON_FINITE = {"Infinity": np.inf, "-Infinity": -np.inf, "NaN": np.nan}  # JSON has no word for these
+
+
+class Refused(Exception):
+    """What is wrong, as half a sentence, and the remedy; `parse` adds the file's name."""
+
+
+_REMEDY = "give a file written by Model.save, or save the model again"
+
+
+def refuse(reason: str, remedy: str = _REMEDY) -> NoReturn:
+    raise Refused(reason, remedy)
+
+
+# Writing
+
+
+def dump(model: Model) -> str:
+    """The model's only text: sorted keys, no spaces, shortest exact decimals; equal models, equal bytes."""
+    payload = {
+        "objective": model.objective,
+        "ensemble": model.ensemble,
+        "n_features": model.n_features,
+        "n_outputs": model.n_outputs,
+        "init_score": _floats(model.init_score),
+        "feature_names": None if model.feature_names is None else list(model.feature_names),
+        "classes": None if model.classes is None else _labels(model.classes),
+        "categories": [[feature, _labels(values)] for feature, values in model.categories.items()],
+        "trees": [_tree_payload(tree) for tree in model.trees],
+    }
+    if model.n_parallel_trees != 1:  # left out otherwise, so that all other models keep the text they always had
+        payload["n_parallel_trees"] = model.n_parallel_trees
+    body = _canonical(payload)
+    head = {"format": FORMAT, "version": VERSION, "sha256": _checksum(body)}
+    return f'{_canonical(head)[:-1]},"payload":{body}}}\n'
+
+
+def write(model: Model, path: str | os.PathLike[str]) -> None:
+    """Replace the file at `path` in one step: a crash leaves the old file or the new one, not a half."""
+    write_bytes(path, dump(model).encode("ascii"), "model file")
+
+
+def write_bytes(path: str | os.PathLike[str], data: bytes, what: str) -> None:
+    try:
+        write_at_once(os.fspath(path), data)
+    except OSError as error:
+        raise ModelFileError(
+            f"Cannot write {what} {os.fspath(path)!r} ({error.strerror}); choose a folder "
+            "that exists, is writable and has space."
+        ) from error
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def _checksum(body: str) -> str:
+    return hashlib.sha256(body.encode("ascii")).hexdigest()
+
+
+def _floats(array: np.ndarray) -> list[float | str]:
+    values: list[float | str] = array.ravel().tolist()
+    if np.isfinite(array).all():
+        return values
+    names = {np.inf: "Infinity", -np.inf: "-Infinity"}
+    return [v if np.isfinite(v) else names.get(v, "NaN") for v in array.ravel().tolist()]
+
+
+def _labels(values: tuple[Scalar, ...]) -> list[Any]:
+    """A label that is a string may read "NaN", so floats without a JSON form are marked as such."""
+    return [
+        {"float": _floats(np.array(value))[0]} if type(value) is float and not np.isfinite(value) else value
+        for value in values
+    ]
+
+
+def _tree_payload(tree: Tree) -> dict[str, Any]:
+    payload: dict[str, Any] = {}
+    for name, dtype in TREE_DTYPES.items():
+        array = getattr(tree, name)
+        payload[name] = _floats(array) if dtype is np.float64 else array.ravel().tolist()
+    # 64 hex digits a set, highest bin first: integers above 2^53 do not survive other JSON readers.
+    payload["cat_sets"] = ["".join(f"{int(word):016x}" for word in row[::-1]) for row in tree.cat_sets]
+    return payload
+
+
+# Reading
+
+
+def read(path: str | os.PathLike[str]) -> Model:
+    name = f"Model file {os.fspath(path)!r}"
+    try:
+        text = read_bytes(path, name).decode("ascii")
+    except UnicodeDecodeError:
+        raise ModelFileError(f"{name} is not a pvtree model (no JSON text); {_REMEDY}.") from None
+    return parse(text, name)
+
+
+def read_bytes(path: str | os.PathLike[str], name: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise ModelFileError(f"{name} cannot be read ({error.strerror}); check the path.") from error
+
+
+def parse(text: str, name: str) -> Model:
+    """The model in `text`, or a ModelFileError that names where the text came from."""
+    try:
+        return _model(_payload(text))
+    except Refused as refusal:
+        reason, remedy = refusal.args
+        raise ModelFileError(f"{name} is not a usable pvtree model ({reason}); {remedy}.") from None
+
+
+def _payload(text: str) -> dict[str, Any]:
+    """The part that the checksum vouches for."""
+    if not isinstance(text, str):
+        refuse("it is no text")
+    try:
+        document = json.loads(text, parse_constant=_constant, object_pairs_hook=_unique_keys)
+    except (ValueError, RecursionError):
+        refuse("it is no JSON: truncated or altered")
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        refuse("the format mark is missing")
+    version = document.get("version")
+    if type(version) is not int or version < 1:
+        refuse("the version is no number")
+    if version > VERSION:
+        refuse(f"its version {version} is newer than {VERSION}, the newest known here", "upgrade pvtree")
+    payload = _record(document, {"format": str, "version": int, "sha256": str, "payload": dict})["payload"]
+    try:
+        body = _canonical(payload)
+    except (ValueError, RecursionError):  # 1e999 reads as infinity
+        refuse("a number is out of range")
+    if _checksum(body) != document["sha256"]:
+        refuse("the checksum does not match: the file was altered")
+    return payload
+
+
+def _constant(name: str) -> NoReturn:
+    refuse(f"{name} is no JSON")
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        refuse("a key is repeated")
+    return found
+
+
+# Checking: a hostile author can compute a checksum, too.
+
+
+def _model(payload: dict[str, Any]) -> Model:
+    kinds: dict[str, Any] = {
+        "objective": str, "ensemble": str, "n_features": int, "n_outputs": int, "init_score": list,
+        "feature_names": (list, type(None)), "classes": (list, type(None)), "categories": list, "trees": list,
+    }  # fmt: skip
+    kinds |= {"n_parallel_trees": int} if "n_parallel_trees" in payload else {}
+    _record(payload, kinds)
+    if payload["ensemble"] not in ("gbdt", "forest"):
+        refuse("the kind of ensemble is unknown")
+    n_features, n_outputs = payload["n_features"], payload["n_outputs"]
+    if not (1 <= n_features <= _INT32_MAX and 1 <= n_outputs <= _INT32_MAX):
+        refuse("the number of features or outputs is out of range")
+    names = payload["feature_names"]
+    if names is None and n_features > MAX_UNNAMED:
+        refuse(f"it has {n_features} features without names, more than {MAX_UNNAMED}")
+    if names is not None and (len(names) != n_features or any(type(name) is not str for name in names)):
+        refuse("the feature names do not fit the features")
+    if names is not None and not all(map(is_unicode, names)):
+        refuse("a feature name has a lone surrogate, which is no character")
+    check_outputs(payload["objective"], n_outputs)
+    classes = None if payload["classes"] is None else _read_labels(payload["classes"])
+    if classes is not None and len(classes) != max(2, n_outputs):
+        refuse("the classes do not fit the outputs")
+    trees = tuple(_tree(item, n_features, n_outputs) for item in payload["trees"])
+    if len({tree.n_values for tree in trees}) > 1:
+        refuse("the trees differ in the number of values")
+    n_parallel = payload.get("n_parallel_trees", 1)
+    if "n_parallel_trees" in payload and not (payload["ensemble"] == "gbdt" and 2 <= n_parallel <= _INT32_MAX):
+        refuse("the number of parallel trees is out of range")
+    model = Model(
+        trees=trees,
+        objective=payload["objective"],
+        ensemble=payload["ensemble"],
+        n_features=n_features,
+        n_outputs=n_outputs,
+        init_score=_float_array(payload["init_score"], n_outputs, "init_score"),
+        feature_names=names,
+        classes=classes,
+        categories=_categories(payload["categories"], n_features),
+        n_parallel_trees=n_parallel,
+    )
+    if len(trees) % model.trees_per_iteration:
+        refuse("the number of trees is no multiple of the outputs")
+    return model
+
+
+def _tree(payload: Any, n_features: int, n_outputs: int) -> Tree:
+    _record(payload, dict.fromkeys(TREE_DTYPES, list))
+    n_nodes, n_sets = len(payload["feature"]), len(payload["cat_sets"])
+    limits = {
+        "feature": (-1, n_features - 1),
+        "left_child": (0, n_nodes - 1),
+        "default_left": (0, 1),
+        "cat_set": (-1, n_sets - 1),
+        "count": (0, 2**63 - 1),
+    }
+    arrays: dict[str, np.ndarray] = {"cat_sets": _cat_sets(payload["cat_sets"])}
+    for name, (low, high) in limits.items():
+        arrays[name] = _int_array(payload[name], n_nodes, low, high, name)
+    for name in ("threshold", "gain", "weight"):
+        arrays[name] = _float_array(payload[name], n_nodes, name)
+    n_values = 1 if len(payload["value"]) == n_nodes else n_outputs
+    arrays["value"] = _float_array(payload["value"], n_nodes * n_values, "value").reshape(n_nodes, n_values)
+    tree = Tree(**arrays)
+    check_shape(tree)
+    return tree
+
+
+def check_outputs(objective: str, n_outputs: int) -> None:
+    """One score a row is what kernels expect of these."""
+    if objective in ("binary", "regression", "lambdarank") and n_outputs != 1:
+        refuse(f"the objective {objective} has one output, not {n_outputs}")
+
+
+def check_shape(tree: Tree) -> None:
+    """Every node but the root is the child of one earlier node, so walks end and stay inside."""
+    inner = np.flatnonzero(tree.feature >= 0)
+    left = tree.left_child[inner].astype(np.int64)
+    children = np.sort(np.concatenate([left, left + 1]))
+    if not (np.all(left > inner) and np.array_equal(children, np.arange(1, tree.n_nodes))):
+        refuse("a tree's children are not in order")
+    if np.any(tree.left_child[tree.feature < 0] != 0):
+        refuse("a leaf has children")
+    if np.isnan(tree.threshold[inner]).any():
+        refuse("a threshold is not a number")
+
+
+def _record(value: Any, kinds: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(value, dict) or value.keys() != kinds.keys():
+        refuse("fields are missing or unknown")
+    for key, kind in kinds.items():
+        if not isinstance(value[key], kind) or isinstance(value[key], bool):
+            refuse(f"the field {key} is of the wrong type")
+    return value
+
+
+def _int_array(values: list[Any], n: int, low: int, high: int, name: str) -> np.ndarray:
+    if len(values) != n or n == 0 or set(map(type, values)) != {int}:
+        refuse(f"the list {name} has a wrong length or type")
+    if min(values) < low or max(values) > high:
+        refuse(f"a number in {name} is out of range")
+    return np.array(values, np.int64)
+
+
+def _float_array(values: list[Any], n: int, name: str) -> np.ndarray:
+    if len(values) != n or not set(map(type, values)) <= {float, str}:
+        refuse(f"the list {name} has a wrong length or type")
+    try:
+        return np.array([v if type(v) is float else _NON_FINITE[v] for v in values], np.float64)
+    except KeyError:
+        refuse(f"a value in {name} is no number")
+
+
+def _cat_sets(values: list[Any]) -> np.ndarray:
+    digits = set("0123456789abcdef")
+    if any(type(text) is not str or len(text) != 64 or not set(text) <= digits for text in values):
+        refuse("a set of categories is malformed")
+    words = [[int(text[48 - 16 * i : 64 - 16 * i], 16) for i in range(4)] for text in values]
+    return np.array(words, np.uint64).reshape(-1, 4)
+
+
+def _read_labels(values: list[Any]) -> tuple[Scalar, ...]:
+    labels = []
+    for value in values:
+        if type(value) is dict and value.keys() == {"float"} and value["float"] in list(_NON_FINITE):
+            labels.append(float(_NON_FINITE[value["float"]]))
+        elif type(value) in (str, int, float, bool):
+            labels.append(value)
+        else:
+            refuse("a class label or category is of the wrong type")
+        if not is_unicode(labels[-1]):
+            refuse("a class label or category has a lone surrogate, which is no character")
+    return tuple(labels)
+
+
+def _categories(values: list[Any], n_features: int) -> dict[int, tuple[Scalar, ...]]:
+    categories: dict[int, tuple[Scalar, ...]] = {}
+    for item in values:
+        if type(item) is not list or len(item) != 2 or type(item[0]) is not int or type(item[1]) is not list:
+            refuse("the categories are malformed")
+        feature = item[0]
+        if not 0 <= feature < n_features or feature in categories:
+            refuse("the categories name a feature that is not there")
+        categories[feature] = _read_labels(item[1])
+    return categories

@@ -1,0 +1,154 @@
+"""Trees packed for prediction: stacked once, then run over blocks of rows by the threads of a team."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pvtree.errors import InvalidDataError
+from pvtree.kernels.predict import trees as kernels
+from pvtree.kernels.predict.intrinsics import GROUP
+from pvtree.kernels.team import Team
+from pvtree.reading.sparse_rows import SparseRows
+from pvtree.reading.sparse_tables import SparseTable
+from pvtree.reading.tables import Columns, is_sparse
+
+if TYPE_CHECKING:
+    from pvtree.model.model import Tree
+
+BLOCK_BYTES = 128 * 1024  # a block of rows stays in the L2 cache of any processor of the last ten years
+MIN_THREAD_WORK = 2**16  # rows x trees below which a second thread costs more than it saves
+MANY_NODES = 2**10  # of a tree that takes longer
+Rows = np.ndarray | SparseRows
+_NO_LEAVES = np.empty((0, 0), np.int32)
+
+
+class Predictor:
+    """A sequence of trees, ready to run. Tree t adds to output t % n_outputs, or with K values to K outputs."""
+
+    def __init__(self, trees: Sequence[Tree]) -> None:
+        self.n_trees = len(trees)
+        self.max_nodes = max((tree.n_nodes for tree in trees), default=1)
+        sizes = np.array([tree.n_nodes for tree in trees], np.int64)
+        roots = np.cumsum(sizes) - sizes
+        feature = _stack([tree.feature for tree in trees], np.int32)
+        is_leaf = feature < 0
+        self.columns = np.unique(feature[~is_leaf]).astype(np.int64)
+        groups = BLOCK_BYTES // 8 // GROUP // max(1, self.columns.size)
+        self.block_rows = GROUP * min(8, max(1, groups))
+
+        # (nodes, 4): only features that some split reads get a slot in a block.
+        link = np.empty((feature.size, 4), np.int32)
+        link[:, kernels.SLOT] = np.searchsorted(self.columns, feature) * ~is_leaf
+        left_child = _stack([tree.left_child for tree in trees], np.int32)
+        link[:, kernels.LEFT] = np.where(is_leaf, 0, left_child + np.repeat(roots, sizes))
+        link[:, kernels.NAN_RIGHT] = _stack([tree.default_left for tree in trees], np.uint8) == 0
+        n_sets = np.array([len(tree.cat_sets) for tree in trees], np.int64)
+        cat_set = _stack([tree.cat_set for tree in trees], np.int32)
+        first_set = np.repeat(np.cumsum(n_sets) - n_sets, sizes)
+        link[:, kernels.CAT_SET] = np.where(cat_set < 0, -1, cat_set + first_set)
+        threshold = _stack([tree.threshold for tree in trees], np.float64)
+
+        split_shape = (self.n_trees, kernels.N_SPLITS)
+        tops = (
+            np.empty(split_shape, np.float64),  # threshold, or the row of a categorical split's set
+            np.empty(split_shape, np.uint64),  # exits that stay when a row goes right
+            np.empty(split_shape, np.int32),  # slot
+            np.empty((self.n_trees, 4), np.int32),  # ends of the three groups of splits; does it go on below?
+            np.empty((self.n_trees, kernels.N_EXITS), np.uint32),  # node behind each exit
+        )
+        count = _stack([tree.count for tree in trees], np.int64)
+        kernels.pack_tops(roots, threshold, link, count, *tops)
+        self.n_values = trees[0].n_values if trees else 1
+        self._packed = (
+            *tops,
+            threshold,
+            link,
+            _stack([tree.cat_sets for tree in trees], np.uint64, (0, 4)),
+            _stack([tree.value for tree in trees], np.float64, (0, self.n_values)),
+        )
+        leaves_before: np.ndarray = np.cumsum(is_leaf) - is_leaf  # (nodes,) over all trees
+        self._leaf_number = (leaves_before - np.repeat(leaves_before[roots], sizes)).astype(np.int32)
+
+    def add_outputs(self, X: Rows, out: np.ndarray, first: int, end: int, team: Team) -> None:
+        """Add trees first..end to OUT out, float64 C-contiguous (n_outputs, n)."""
+        if out.shape[1] != X.shape[0] or out.shape[0] < self.n_values:
+            raise InvalidDataError(
+                f"scores have shape {out.shape}, but X has {X.shape[0]} rows and the trees "
+                f"{self.n_values} values; give a score for each row and value."
+            )
+        self._run(X, out, _NO_LEAVES, first, end, team)
+
+    def leaves(self, X: Rows, first: int, end: int, team: Team) -> np.ndarray:
+        """int32 (n, end - first): the number of each row's leaf among its tree's leaves in level order."""
+        leaves = np.empty((X.shape[0], max(0, end - first)), np.int32)
+        if leaves.size:
+            self._run(X, np.empty((1, 0)), leaves, first, end, team)
+        return leaves
+
+    def _run(self, X: Rows, out: np.ndarray, leaves: np.ndarray, first: int, end: int, team: Team) -> None:
+        if self.columns.size and self.columns[-1] >= X.shape[1]:
+            raise InvalidDataError(
+                f"X has {X.shape[1]} columns, but the trees read column {self.columns[-1]}; "
+                "give the columns that they were trained on."
+            )
+        if X.shape[0] and end > first:
+            # A tree may be as deep as half of its nodes, and a row may go all the way down.
+            min_block = 1 + MIN_THREAD_WORK // (end - first) // (1 + self.max_nodes // MANY_NODES)
+            run = self._run_sparse if isinstance(X, SparseRows) else self._run_dense
+            team.for_blocks(run, X.shape[0], X, self.columns, out, leaves, first, end, min_block=min_block)
+
+    def _run_sparse(
+        self, start: int, stop: int, X: SparseRows, columns: np.ndarray, out: np.ndarray, leaves: np.ndarray,
+        first: int, end: int,
+    ) -> None:  # fmt: skip
+        slots = np.arange(columns.size)
+        for at, block in X[start:stop].blocks_of(columns):
+            rows = slice(start + at, start + at + len(block))
+            scores = np.ascontiguousarray(out[:, rows])
+            self._run_dense(0, len(block), block, slots, scores, leaves[rows], first, end)
+            out[:, rows] = scores
+
+    def _run_dense(
+        self, start: int, stop: int, X: np.ndarray, columns: np.ndarray, out: np.ndarray, leaves: np.ndarray,
+        first: int, end: int,
+    ) -> None:  # fmt: skip
+        """``columns`` are those of X that hold ``self.columns``."""
+        source = np.array([X.__array_interface__["data"][0], X.strides[0], X.strides[1], X.itemsize], np.int64)
+        kernels.run_trees(
+            start, stop, source, columns, self.block_rows, first, end, *self._packed, self._leaf_number, out, leaves
+        )
+
+
+def as_rows(X: Any, n_features: int) -> Rows:
+    """X as a float32 or float64 matrix in any memory order, not copied if it is one already, or as sparse rows."""
+    if not is_sparse(X) and not isinstance(X, SparseRows):
+        X = np.asarray(X)
+    if len(X.shape) != 2 or X.shape[1] != n_features:
+        raise InvalidDataError(
+            f"X has shape {X.shape}, but the model expects (n_rows, {n_features}); "
+            "give the columns that it was trained on."
+        )
+    if is_sparse(X):
+        X = SparseTable.read(X).encode(Columns(n_features))
+    if X.dtype != np.float64 and X.dtype != np.float32:  # also a foreign byte order
+        X = X.astype(np.float64)
+    return X  # type: ignore[no-any-return]
+
+
+def team_for(n_rows: int, n_trees: int, n_threads: int) -> Team:
+    """No more threads than there is work for: starting one takes as long as predicting some thousand rows."""
+    return Team(min(n_threads, max(1, n_rows * n_trees // MIN_THREAD_WORK)))
+
+
+def add_tree(tree: Tree, X: np.ndarray, scores: np.ndarray, team: Team) -> None:
+    """Add one tree's outputs on the rows of X to OUT scores, float64 C-contiguous (n,) or (n_values, n)."""
+    Predictor((tree,)).add_outputs(X, scores.reshape(-1, X.shape[0]), 0, 1, team)
+
+
+def _stack(arrays: list[np.ndarray], dtype: type, empty_shape: tuple[int, ...] = (0,)) -> np.ndarray:
+    if not arrays:
+        return np.empty(empty_shape, dtype)
+    return np.concatenate(arrays).astype(dtype, copy=False)

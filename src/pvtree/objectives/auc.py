@@ -1,0 +1,164 @@
+"""The area under the ROC curve of rows that are spread over workers, counted in whole numbers: the same bits for any
+order and partition of the rows. Workers share the scores out by ranges and count the pairs inside each range."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pvtree.kernels.objectives.metrics import ordered_pair_weight
+from pvtree.objectives.fixed_point import SUM_BITS, max_magnitude
+
+if TYPE_CHECKING:
+    from pvtree.comm import Communicator
+
+Side = tuple[np.ndarray, np.ndarray | None]  # of one class: ascending scores, and weights in that order
+Integers = tuple[list[np.ndarray], list[np.ndarray]]  # of both classes: ascending scores, and integer weights
+
+SAMPLED_SCORES = 64  # of each worker: ranges of scores are then even to about M/64 at worst, in 0.5 kB
+
+
+def area_under_curve(
+    is_positive: np.ndarray, score: np.ndarray, weight: np.ndarray | None, comm: Communicator | None = None
+) -> float:
+    """Weight of rightly ordered (positive, negative) pairs of all workers' rows, ties half, as a share of all pairs.
+
+    1 if a class is missing, NaN if a score is.
+    """
+    score = np.asarray(score, np.float64)
+    sides = [_sorted_side(score, weight, members) for members in (is_positive, ~is_positive)]
+    return _alone(sides) if comm is None or comm.size == 1 else _together(sides, comm)
+
+
+def _sorted_side(score: np.ndarray, weight: np.ndarray | None, members: np.ndarray) -> Side:
+    score = score[members]
+    if weight is None:
+        return np.sort(score), None  # much faster than argsort
+    order = np.argsort(score)
+    return score[order], weight[members][order]
+
+
+def _integer_weights(side: Side, largest: float, n_all: int) -> np.ndarray:
+    """Weights of one class on a scale of its own: ``n_all`` weights up to ``largest`` add up to 2^62 at most."""
+    score, weight = side
+    if weight is None:
+        return np.ones(score.size, np.int64)
+    exponent = SUM_BITS - max(n_all - 1, 0).bit_length() - math.frexp(largest)[1]
+    return np.rint(np.ldexp(weight, exponent)).astype(np.int64)
+
+
+def _largest(side: Side) -> float:
+    return 1.0 if side[1] is None else max_magnitude(side[1])
+
+
+def _has_nan(sides: list[Side]) -> bool:
+    return any(score.size and math.isnan(score[-1]) for score, _ in sides)  # NaN sorts behind all numbers
+
+
+def _alone(sides: list[Side]) -> float:
+    if _has_nan(sides):
+        return math.nan
+    weights = [_integer_weights(side, _largest(side), side[0].size) for side in sides]
+    return _area([_count_pairs([score for score, _ in sides], weights)])
+
+
+def _count_pairs(scores: list[np.ndarray], weights: list[np.ndarray]) -> np.ndarray:
+    """uint64: twice the weight of the ordered pairs, high and low word; weight of the positives, of the negatives."""
+    doubled = ordered_pair_weight(scores[0], weights[0], scores[1], weights[1])
+    return np.array([*doubled, *(weight.sum() for weight in weights)], np.uint64)
+
+
+def _area(ranges: Sequence[np.ndarray]) -> float:
+    """The AUC from the counts of ascending ranges of scores: whole numbers, rounded once in the end."""
+    doubled = positives = negatives = 0
+    for high, low, its_positives, its_negatives in (counts.tolist() for counts in ranges):
+        doubled += (high << 64) + low + 2 * its_positives * negatives  # all negatives so far score below
+        positives += its_positives
+        negatives += its_negatives
+    return doubled / (2 * positives * negatives) if positives and negatives else 1.0
+
+
+def _together(sides: list[Side], comm: Communicator) -> float:
+    """Each worker counts the pairs inside one range of scores, and the ranges are added up; three exchanges."""
+    sizes = [score.size for score, _ in sides]
+    step = max(1, -(-sum(sizes) // SAMPLED_SCORES))
+    sample = np.concatenate([score[step // 2 :: step] for score, _ in sides])
+    facts = np.array([_has_nan(sides), *sizes, *map(_largest, sides), step])
+    told = comm.allgather(np.concatenate([facts, sample]), "metrics")
+    all_facts = np.array([each[: facts.size] for each in told])  # (n_workers, n_facts)
+    if all_facts[:, 0].any():
+        return math.nan
+    n_all, largest = all_facts[:, 1:3].sum(axis=0), all_facts[:, 3:5].max(axis=0)
+    scores = [score for score, _ in sides]
+    weights = [_integer_weights(side, top, int(n)) for side, top, n in zip(sides, largest, n_all, strict=True)]
+    n_holders = np.count_nonzero(all_facts[:, 1:3].any(axis=1))
+    if n_holders > 1:  # else the one who has all rows needs no help
+        splitters = _splitters([each[facts.size :] for each in told], all_facts[:, 5])
+        scores, weights = _deal_ranges(scores, weights, sides[0][1] is not None, splitters, comm)
+    return _area(comm.allgather(_count_pairs(scores, weights), "metrics"))
+
+
+def _splitters(samples: list[np.ndarray], steps: np.ndarray) -> np.ndarray:
+    """size - 1 scores between which about equally many rows lie: each sampled score stands for its worker's step."""
+    score = np.concatenate(samples)
+    order = np.argsort(score, kind="stable")
+    n_below = np.cumsum(np.repeat(steps.astype(np.int64), [sample.size for sample in samples])[order])
+    n_wanted = n_below[-1] * np.arange(1, len(samples)) // len(samples)
+    return score[order][np.searchsorted(n_below, n_wanted)]
+
+
+def _deal_ranges(
+    scores: list[np.ndarray], weights: list[np.ndarray], is_weighted: bool, splitters: np.ndarray, comm: Communicator
+) -> Integers:
+    """Worker m gets all scores from splitter m - 1 up to, but not including, splitter m, so no tie is torn apart.
+
+    int64 words: how many scores of each class, whether weights follow, the scores' bits, the weights.
+    """
+    merged = [_merge_ties(*side) for side in zip(scores, weights, strict=True)]
+    # Few leaves give few scores: then each with its count is less to send than each row.
+    has_weights = is_weighted or 2 * sum(s.size for s, _ in merged) < sum(s.size for s in scores)
+    sent = merged if has_weights else list(zip(scores, weights, strict=True))
+    cuts = [[0, *np.searchsorted(score, splitters), score.size] for score, _ in sent]
+    messages = []
+    for m in range(comm.size):
+        own = [slice(cut[m], cut[m + 1]) for cut in cuts]
+        words = [score[rows].view(np.int64) for (score, _), rows in zip(sent, own, strict=True)]
+        head = [len(each) for each in words]
+        if has_weights:
+            words += [weight[rows] for (_, weight), rows in zip(sent, own, strict=True)]
+        messages.append(np.concatenate([np.array([*head, has_weights], np.int64), *words]))
+    return _sorted_ranges(comm.alltoall(messages, "metrics"))
+
+
+def _sorted_ranges(messages: list[np.ndarray]) -> Integers:
+    """The scores of each class and their weights in ascending order, from what all workers sent."""
+    parts: list[list[Side]] = [[], []]
+    for message in messages:
+        n_positive, n_negative, has_weights = message[:3].tolist()
+        score = message[3 : 3 + n_positive + n_negative].view(np.float64)
+        weight = message[3 + score.size :] if has_weights else None
+        for side, rows in zip(parts, (slice(n_positive), slice(n_positive, None)), strict=True):
+            side.append((score[rows], None if weight is None else weight[rows]))
+    scores, weights = [], []
+    for side in parts:
+        score = np.concatenate([s for s, _ in side])
+        if all(w is None for _, w in side):
+            scores.append(np.sort(score))
+            weights.append(np.ones(score.size, np.int64))
+        else:
+            order = np.argsort(score, kind="stable")  # merges sorted runs
+            weight = np.concatenate([np.ones(s.size, np.int64) if w is None else w for s, w in side])
+            scores.append(score[order])
+            weights.append(weight[order])
+    return scores, weights
+
+
+def _merge_ties(score: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Each ascending score once, with the weight of all its rows."""
+    if not score.size:
+        return score, weight
+    first = np.flatnonzero(np.append(True, score[1:] != score[:-1]))
+    return score[first], np.add.reduceat(weight, first)

@@ -1,0 +1,180 @@
+"""Sums that do not depend on the order of the rows: values become integers, whose addition is associative.
+Used for boost-from-average and metrics; several workers add up their integers and get the same bits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pvtree.errors import InvalidDataError
+from pvtree.kernels.objectives.fixed_point import largest_magnitude_bits, sum_limbs
+
+if TYPE_CHECKING:
+    from pvtree.comm import Communicator
+
+SUM_BITS = 62  # an int64 sum with room for its sign and for rounding
+LIMB_BITS = 51  # the widest integer that float64 arithmetic rounds to in one addition
+MAX_SCALE_EXPONENT = 1023  # of a float64: sums of magnitudes below 2^-960 lose accuracy
+
+Arrays = Callable[[], Iterable[np.ndarray]]  # makes the arrays anew at each call: they need not all be in memory
+Term = tuple[np.ndarray, np.ndarray | None]  # values and their weight
+
+
+def max_magnitude(values: np.ndarray) -> float:
+    """Largest |value|, NaN if there is one; what workers agree on before ``integer_sum``."""
+    return float(np.int64(largest_magnitude_bits(_flat(values))).view(np.float64))
+
+
+def integer_sum(values: np.ndarray, max_abs: float, n: int) -> tuple[int, int]:
+    """``(total, shift)`` with sum(values) = total / 2**shift.
+
+    ``max_abs`` bounds every magnitude and ``n`` the number of values, over all workers: with the same two
+    numbers every worker gets the same ``shift``; the totals may be added in any order before ``to_float``.
+    A value is kept to 2^-102 of ``max_abs`` for few rows, to 2^-84 for a million, to 2^-62 for 2^31.
+    """
+    values = _flat(values)
+    if not math.isfinite(max_abs):
+        raise InvalidDataError(
+            f"Values must be finite to be summed exactly, max_abs is {max_abs}: drop or replace them."
+        )
+    if n < values.size or not max_magnitude(values) <= max_abs:
+        raise InvalidDataError(
+            f"Got {values.size} values up to {max_magnitude(values)} where n={n} and max_abs={max_abs} were "
+            "declared: give bounds that cover the values of all workers."
+        )
+    limb, scale_exponent = _scale(max_abs, n)
+    return _join(*_limbs(values, limb, scale_exponent), limb), scale_exponent + limb
+
+
+def to_float(total: int, shift: int) -> float:
+    """The float64 nearest to total / 2**shift; infinite where float64 ends."""
+    try:
+        return total / (1 << shift) if shift >= 0 else float(total << -shift)
+    except OverflowError:
+        return math.copysign(math.inf, total)
+
+
+def exact_sum(values: np.ndarray, comm: Communicator | None = None, phase: str = "scores") -> float:
+    """The sum of ``values`` over all workers, the same whatever their order, blocking or partition.
+
+    With NaN or infinities it is what float addition gives: NaN for a NaN or for both infinities, else inf.
+    """
+    return _exact_sums(lambda: [values], comm, phase)[0][0]
+
+
+def exact_mean(
+    values: np.ndarray, weight: np.ndarray | None = None, comm: Communicator | None = None, phase: str = "scores"
+) -> float:
+    """Mean of ``values`` over all workers, weighted where a weight is given; NaN of nothing."""
+    return exact_means(lambda: [values], weight, comm, phase)[0]
+
+
+def exact_means(
+    arrays: Arrays, weight: np.ndarray | None = None, comm: Communicator | None = None, phase: str = "scores"
+) -> list[float]:
+    """The mean of each of several arrays with the same weight, as ratios of exact sums, in two exchanges for all."""
+    if weight is None:
+        return [_ratio(total, n) for total, n in _exact_sums(arrays, comm, phase)]
+    (total_weight, _), *sums = _exact_sums(lambda: _weighted(arrays(), weight), comm, phase)
+    return [_ratio(total, total_weight) for total, _ in sums]
+
+
+def exact_means_of(terms: Sequence[Term], comm: Communicator | None = None, phase: str = "scores") -> list[float]:
+    """``exact_mean`` of each of several arrays, of any lengths and each with a weight of its own or none, in two
+    exchanges for all. Whether there is a weight must be the same on every worker."""
+
+    def arrays() -> Iterator[np.ndarray]:
+        for values, weight in terms:
+            if weight is None:
+                yield values
+            else:
+                yield from _weighted([values], weight)
+
+    sums = iter(_exact_sums(arrays, comm, phase) if terms else [])
+    means = []
+    for _, weight in terms:
+        total_weight = None if weight is None else next(sums)[0]
+        total, n = next(sums)
+        means.append(_ratio(total, n if total_weight is None else total_weight))
+    return means
+
+
+def _weighted(arrays: Iterable[np.ndarray], weight: np.ndarray) -> Iterator[np.ndarray]:
+    yield weight
+    for values in arrays:
+        yield values * weight
+
+
+def _ratio(total: float, by: float) -> float:
+    return total / by if by else math.nan
+
+
+def _exact_sums(arrays: Arrays, comm: Communicator | None, phase: str) -> list[tuple[float, int]]:
+    """Of each of several arrays its sum over all workers, and how many values it has there."""
+    # First exchange: of every array what is not finite, else the largest magnitude; and its length.
+    sizes, bounds = _bounds(arrays)
+    if comm is not None and comm.size > 1:
+        gathered = np.stack(comm.allgather(np.array([sizes, bounds], np.float64), phase))  # (n_workers, 2, n_arrays)
+        sizes = gathered[:, 0].sum(axis=0).astype(np.int64).tolist()
+        bounds = [_joint_bound(column) for column in gathered[:, 1].T]
+    # Second exchange: the integers, those of an array all scaled alike.
+    scales = [_scale(bound, n) if math.isfinite(bound) else None for bound, n in zip(bounds, sizes, strict=True)]
+    limbs = np.array(
+        [
+            (0, 0) if scale is None else _limbs(_flat(values), *scale)
+            for values, scale in zip(arrays(), scales, strict=True)
+        ],
+        np.int64,
+    )
+    if comm is not None and comm.size > 1:
+        limbs = comm.allreduce(limbs, phase)
+    sums = []
+    for bound, scale, (high, low) in zip(bounds, scales, limbs, strict=True):
+        sums.append(bound if scale is None else to_float(_join(high, low, scale[0]), sum(scale)))
+    return list(zip(sums, sizes, strict=True))
+
+
+def _bounds(arrays: Arrays) -> tuple[list[int], list[float]]:
+    """Lengths of the arrays; and of each its largest magnitude, or the float sum of what is not finite."""
+    sizes, bounds = [], []
+    for array in arrays():
+        values = _flat(array)
+        bound = max_magnitude(values)
+        if not math.isfinite(bound):
+            bound = _float_sum(values[~np.isfinite(values)])
+        sizes.append(values.size)
+        bounds.append(bound)
+    return sizes, bounds
+
+
+def _joint_bound(bounds: np.ndarray) -> float:
+    """Of the workers' bounds on one array: the largest, or the float sum of what is not finite."""
+    finite = np.isfinite(bounds)
+    return float(bounds.max()) if finite.all() else _float_sum(bounds[~finite])
+
+
+def _float_sum(values: np.ndarray) -> float:
+    with np.errstate(invalid="ignore"):
+        return float(values.sum())
+
+
+def _scale(max_abs: float, n: int) -> tuple[int, int]:
+    """Bits of a limb such that n of them fit into an int64, and the power of 2 that takes max_abs to this width."""
+    limb = min(LIMB_BITS, SUM_BITS - max(n - 1, 0).bit_length())
+    return limb, min(limb - math.frexp(max_abs)[1], MAX_SCALE_EXPONENT)  # max_abs < 2^frexp
+
+
+def _limbs(values: np.ndarray, limb: int, scale_exponent: int) -> tuple[int, int]:
+    high, low = sum_limbs(values, math.ldexp(1.0, scale_exponent), math.ldexp(1.0, limb))
+    return int(high), int(low)
+
+
+def _join(high: int, low: int, limb: int) -> int:
+    return (int(high) << limb) + int(low)
+
+
+def _flat(values: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(values, dtype=np.float64).ravel()

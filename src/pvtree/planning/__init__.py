@@ -1,0 +1,1 @@
+"""What a training will cost on a cluster, before anything is trained."""

@@ -1,0 +1,252 @@
+"""What a tree costs on the wire, in closed form: by the way it grew, or for the complete tree of the paper's table.
+
+Plain words, nothing packed: packing sends less. Bytes are those of all workers, calls those of one, as in a
+``TrafficReport``; divided by the workers, they are what the average worker sends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import log2
+from typing import NamedTuple
+
+import numpy as np
+
+from pvtree.comm.traffic import PhaseTraffic
+from pvtree.kernels.constants import MAX_CAPACITY
+
+SEAL = 8  # every message of a strategy begins with a seal of all decisions so far
+WORD = 8  # an int64 or a float64
+SHORT_INDEX, LONG_INDEX = 2, 4  # a feature on a ballot
+MOST_SHORT = 65_534  # features that a short index tells apart, with one value left for "no vote"
+SPLIT = 14  # gain, feature, bin and side of missing values; the left sums come on top
+LEAF, ROOT = 54, 26  # a tree that travels takes 54 bytes a leaf, with the split above it, less 26 for the whole
+CATEGORIES = 32  # a bit for every category that goes left
+
+
+@dataclass(frozen=True)
+class Wire:
+    """What the messages of one training are made of."""
+
+    n_workers: int
+    n_features: int
+    top_k: int = 0  # names on a ballot; 0 where nobody votes
+    by_columns: bool = False  # attribute-parallel: every worker has all rows
+    n_planes: int = 1  # words of a bin while all its sums fit into them
+    n_fields: int = 3  # words of a bin of a large node: count, hessian and gradient
+    has_categories: bool = False
+    n_scales: int = 2  # largest gradient and hessian, which set the steps of the integers; class counts have none
+    has_exact_sums: bool = True  # of the leaves, where hessians are real numbers
+
+    @property
+    def index_bytes(self) -> int:
+        return SHORT_INDEX if self.n_features <= MOST_SHORT else LONG_INDEX
+
+    @property
+    def split_bytes(self) -> int:
+        return SPLIT + WORD * self.n_fields + (CATEGORIES if self.has_categories else 0)
+
+
+class Search(NamedTuple):
+    """One frontier whose splits were looked for."""
+
+    n_open: int  # nodes that may be split
+    # Bins, that of missing values included, of all histograms that each worker sent or kept as their owner.
+    narrow_bins: int = 0  # of nodes whose rows fit packed words
+    wide_bins: int = 0  # of larger ones
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How a tree grew, the same on every worker."""
+
+    searches: Sequence[Search]
+    n_nodes: int  # of the finished tree, leaves included
+    moves: Sequence[Sequence[int]] = ()  # by columns: each time rows moved, how many by each owner's columns
+
+
+def ballots(n_open: int, wire: Wire) -> int:
+    """Everybody tells everybody k names for each open node."""
+    return _gathered(n_open * min(wire.top_k, wire.n_features) * wire.index_bytes, wire)
+
+
+def histograms(search: Search, wire: Wire) -> int:
+    """Every histogram goes from all workers but its owner to the owner."""
+    words = wire.n_planes * search.narrow_bins + wire.n_fields * search.wide_bins
+    return (wire.n_workers - 1) * WORD * words + _gathered(0, wire)
+
+
+def splits(n_open: int, wire: Wire) -> int:
+    """Everybody tells everybody the best split of its own features for each open node."""
+    return _gathered(n_open * wire.split_bytes, wire)
+
+
+def rows(by_owner: Iterable[int], wire: Wire) -> int:
+    """Every owner of a winning column tells everybody a bit for each row of the nodes that it splits."""
+    return (wire.n_workers - 1) * sum((n_rows + 7) // 8 for n_rows in by_owner) + _gathered(0, wire)
+
+
+def scores(n_nodes: int, wire: Wire) -> int:
+    """All-reduces of the scales, the root's sums and the exact sums of the leaves: 2 (M-1) times their bytes."""
+    n_words = wire.n_scales + wire.n_fields + (2 * n_nodes if wire.has_exact_sums else 0)
+    return 2 * (wire.n_workers - 1) * WORD * n_words
+
+
+def _gathered(n_bytes: int, wire: Wire) -> int:
+    """An all-gather of so many bytes a worker; with 0, what the seals of one exchange cost."""
+    return wire.n_workers * (wire.n_workers - 1) * (n_bytes + SEAL)
+
+
+def of_tree(growth: Growth, wire: Wire) -> dict[str, PhaseTraffic]:
+    """By phase, for one tree."""
+    n_searches = len(growth.searches)
+    cost = {"splits": PhaseTraffic(sum(splits(search.n_open, wire) for search in growth.searches), n_searches)}
+    if wire.by_columns:
+        cost["rows"] = PhaseTraffic(sum(rows(by_owner, wire) for by_owner in growth.moves), len(growth.moves))
+        return cost  # every worker has all rows, and adds them up itself
+    cost["histograms"] = PhaseTraffic(sum(histograms(search, wire) for search in growth.searches), n_searches)
+    cost["scores"] = PhaseTraffic(scores(growth.n_nodes, wire), (wire.n_scales > 0) + 1 + wire.has_exact_sums)
+    if wire.top_k:
+        cost["ballots"] = PhaseTraffic(sum(ballots(search.n_open, wire) for search in growth.searches), n_searches)
+    return cost
+
+
+def of_separate_trees(n_leaves: Sequence[int], wire: Wire, keeps_best: bool) -> dict[str, PhaseTraffic]:
+    """An iteration in which workers exchange whole trees, without categories; ``n_leaves`` by worker, 0 without rows.
+
+    ``keeps_best``: they add up the losses of all trees (Svore), instead of taking the mean of them (Yu).
+    """
+    others, sending = wire.n_workers - 1, [count for count in n_leaves if count]
+    cost = {"trees": PhaseTraffic(others * sum(LEAF * count - ROOT for count in sending), 1)}
+    if keeps_best and len(sending) > 1:
+        cost["scores"] = PhaseTraffic(2 * others * WORD * len(sending), 1)
+    return cost
+
+
+def of_training(trees: Sequence[Growth], wire: Wire, n_draws: int = 0) -> dict[str, PhaseTraffic]:
+    """By phase, for all trees. Workers compare their seals once more at the end.
+
+    Each of ``n_draws`` samples of rows (of subsample or bootstrap) costs the sum of one integer.
+    """
+    total: dict[str, PhaseTraffic] = {"splits": PhaseTraffic(_gathered(0, wire), 1)}
+    if n_draws and not wire.by_columns:
+        total["scores"] = PhaseTraffic(2 * (wire.n_workers - 1) * WORD * n_draws, n_draws)
+    for growth in trees:
+        for phase, cost in of_tree(growth, wire).items():
+            before = total.get(phase, PhaseTraffic())
+            total[phase] = PhaseTraffic(before.bytes + cost.bytes, before.calls + cost.calls)
+    return total
+
+
+def complete_tree(
+    n_rows: int, depth: int, n_merged: int = 0, n_bins: int = 255, subtracts: bool = False, by_columns: bool = False
+) -> Growth:
+    """The growth of a tree whose leaves are all ``depth`` splits below the root, each split in halves.
+
+    ``n_merged`` features of every node are merged. With ``subtracts`` only one child of every pair sends them: always
+    so if all features are merged, and in voting as far as children elect what their parent elected.
+    """
+    searches = []
+    for level in range(depth):
+        n_sending = 2**level // 2 if subtracts and level else 2**level
+        bins = n_sending * n_merged * (n_bins + 1)
+        is_wide = n_rows // 2**level > MAX_CAPACITY
+        searches.append(Search(2**level, 0 if is_wide else bins, bins if is_wide else 0))
+    return Growth(searches, 2 ** (depth + 1) - 1, [(n_rows,)] * depth if by_columns else ())
+
+
+def paper_setting(
+    n_rows: int,
+    n_features: int,
+    n_workers: int,
+    *,
+    top_k: int = 15,
+    election_size: float = 2.0,
+    n_bins: int = 255,
+    depth: int = 6,
+    subtracts: bool = False,
+) -> dict[str, float]:
+    """Bytes that the average worker sends for one complete tree, by strategy: the paper's table of communication cost.
+
+    Without subtraction as in the paper: the histograms of every node travel whole, in words of 8 bytes.
+    """
+    n_elected = min(n_features, int(election_size * top_k))
+    wires = {
+        "attribute": Wire(n_workers, n_features, by_columns=True),
+        "data": Wire(n_workers, n_features),
+        "voting": Wire(n_workers, n_features, top_k=top_k if n_elected < n_features else 0),
+    }
+    merged = {"attribute": 0, "data": n_features, "voting": n_elected}
+    result = {}
+    for name, wire in wires.items():
+        growth = complete_tree(n_rows, depth, merged[name], n_bins, subtracts, wire.by_columns)
+        result[name] = sum(cost.bytes for cost in of_tree(growth, wire).values()) / n_workers
+    return result
+
+
+# Leaf-wise trees before they grow: how they usually do. Fitted to recorded trainings of 15 to 255 leaves; how far off a
+# training may be is told in docs/plan.md.
+
+_SMALLER_CHILD = 0.515  # of all histograms: one of each pair, and the root's
+_KEPT_ELECTIONS = 0.6  # the wider the data, the fewer of a parent's elected attributes its children elect again
+_BITMAP = 40  # bytes that tell which bins of a histogram are in use
+_SIZES = (np.arange(32) + 0.5) / 32  # quantiles of the nodes' sizes
+
+
+@dataclass(frozen=True)
+class Course:
+    """What growing a leaf-wise tree comes to, splits in advance included."""
+
+    n_searches: float  # frontiers
+    n_open: float  # nodes searched
+    rows_added: float  # into histograms, in passes over all rows: the root's, then those of smaller children
+    rows_looked_at: float  # of all nodes searched, in the same unit
+
+
+def usual_course(n_leaves: int, waits: bool = False) -> Course:
+    """By the leaf budget alone; ``waits`` where unlikely nodes wait (voting), which saves some searches."""
+    depth = log2(n_leaves)
+    n_open = 2.22 * n_leaves - 5 if waits else 2.8 * n_leaves - 9
+    return Course(1.0 + 1.45 * depth, max(n_open, n_leaves - 1.0), 1.0 + 0.366 * depth, 1.0 + 1.05 * depth)
+
+
+def n_travelling(n_merged: int, n_features: int) -> float:
+    """Attributes of a searched node whose histograms travel, after subtraction."""
+    share = (n_merged / n_features) ** _KEPT_ELECTIONS
+    return n_merged * (1.0 - (1.0 - _SMALLER_CHILD) * share)
+
+
+def leaf_wise_tree(n_rows: int, n_leaves: int, wire: Wire, n_merged: int = 0, n_bins: float = 255) -> Growth:
+    """The growth that is to be expected of a best-first tree where ``n_merged`` attributes of each node are merged."""
+    course = usual_course(n_leaves, waits=wire.top_k > 0)
+    n_searches = round(course.n_searches)
+    bins = course.n_open * n_travelling(n_merged, wire.n_features) * (n_bins + 1)
+    wide = bins * float((_node_rows(n_rows, n_leaves) > MAX_CAPACITY).mean())
+    searches = [
+        Search(round(course.n_open / n_searches), round((bins - wide) / n_searches), round(wide / n_searches))
+    ] * n_searches
+    moved = round((course.rows_looked_at - 1.0) * n_rows / max(1, n_searches - 1))
+    return Growth(searches, 2 * n_leaves - 1, [(moved,)] * (n_searches - 1) if wire.by_columns else ())
+
+
+def packed_share(n_rows: int, n_leaves: int, wire: Wire, n_bins: float = 255) -> float:
+    """Bytes of packed histograms in those of plain ones, by the rows that a machine has for each bin of a node."""
+    rows = _node_rows(n_rows, n_leaves)
+    plain = WORD * np.where(rows > MAX_CAPACITY, wire.n_fields, wire.n_planes)
+    local = rows / wire.n_workers
+    by_bin = local / (n_bins + 1)
+    if wire.top_k:  # bits: few rows go by themselves, of many the counts' digits
+        packed = np.minimum(1.55 * by_bin, 1.65 + 0.325 * np.log2(np.maximum(by_bin, 0.1)))
+    else:  # no more rows than bins go by themselves; else bins in use, which are fewer than of rows spread evenly
+        of_row = log2(n_bins + 1) / 8 + 4.0 * wire.n_workers / wire.n_features
+        words = WORD * np.where(local > MAX_CAPACITY, wire.n_fields, wire.n_planes)
+        packed = np.where(by_bin <= 1.0, of_row * by_bin, _BITMAP / (n_bins + 1) + words * -np.expm1(-0.6 * by_bin))
+    return float(np.minimum(packed, plain).sum() / plain.sum())
+
+
+def _node_rows(n_rows: int, n_leaves: int) -> np.ndarray:
+    """Rows of the nodes that send histograms, at quantiles: smaller children, of a leaf's average size or so."""
+    odds = (1.0 - _SIZES) / _SIZES
+    rows: np.ndarray = np.minimum(0.8 * odds ** (1 / 1.4), n_leaves / 2) * n_rows / n_leaves
+    return rows

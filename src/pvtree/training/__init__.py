@@ -1,0 +1,1 @@
+"""Training from rows to a model: boosting, forests, evaluation, callbacks and checkpoints."""

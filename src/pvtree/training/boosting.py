@@ -1,0 +1,93 @@
+"""Gradient boosting: each iteration fits a tree per output to the loss's gradients and adds it to the scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pvtree.binning.shard import Shard
+from pvtree.comm.worker import Worker
+from pvtree.growing.sampling import counted_rows, draws_rows, is_empty, subsample_rows
+from pvtree.growing.tree_maker import GradientTreeMaker
+from pvtree.growing.tree_memory import GrownTree
+from pvtree.model.model import Tree
+from pvtree.objectives.losses import make_loss
+from pvtree.parameters.params import Params
+
+
+class Booster:
+    """The loop of boosting over one shard; ``iterations`` yields the trees of each iteration."""
+
+    def __init__(
+        self,
+        shard: Shard,
+        params: Params,
+        worker: Worker,
+        start_scores: np.ndarray | None = None,
+        grows_with: Worker | None = None,
+    ) -> None:
+        """``grows_with`` is who grows the trees, where that is not all of ``worker``'s workers together."""
+        self.shard, self.team = shard, worker.team
+        self.worker = worker if grows_with is None else grows_with
+        self.loss = make_loss(params, shard.y, shard.weight, shard.group)
+        self.n_outputs = self.loss.n_outputs
+        if start_scores is None:
+            self.init_score = self.loss.init_scores(worker.by_rows)
+            start_scores = np.repeat(self.init_score[:, None], shard.n_rows, axis=1)
+        self.scores = np.ascontiguousarray(start_scores, np.float64)  # (n_outputs, n_rows)
+        self.constant_hessian = self.loss.constant_hessian and shard.weight is None
+        hessian = "constant" if self.constant_hessian else "real"
+        self.maker = GradientTreeMaker(shard, hessian, params, self.worker)
+
+    @property
+    def params(self) -> Params:
+        """The maker's: callbacks may change them between two iterations."""
+        return self.maker.params
+
+    def iterations(self, first: int) -> Iterator[list[Tree]]:
+        """One list of n_outputs trees after another, without end; ``first`` numbers the first iteration."""
+        grad = np.empty_like(self.scores)
+        hess = np.empty_like(self.scores)
+        iteration = first
+        while True:
+            self.loss.gradients(self.scores, grad, hess, self.team)
+            yield self._one(iteration, grad, hess)
+            iteration += 1
+
+    def _one(self, iteration: int, grad: np.ndarray, hess: np.ndarray) -> list[Tree]:
+        rows, others = self._sample(iteration)
+        # A worker that has all columns walks the other rows down the finished tree; else they must come along.
+        passengers, walkers = (others, others[:0]) if self.worker.lacks_columns else (others[:0], others)
+        trees: list[Tree] = []
+        for grown, tree in self._grow(iteration, grad, hess, rows, passengers):
+            self.maker.add_to_scores(grown, tree, walkers, self.scores[len(trees)])
+            trees.append(tree)
+        return trees
+
+    def _grow(
+        self, iteration: int, grad: np.ndarray, hess: np.ndarray, rows: np.ndarray | None, passengers: np.ndarray
+    ) -> Iterator[tuple[GrownTree, Tree]]:
+        """A tree for every output; where its rows ended up is known until the next one is made."""
+        for output in range(self.n_outputs):
+            yield self.maker.make(
+                grad[output],
+                hess[output, :0] if self.constant_hessian else hess[output],
+                iteration * self.n_outputs + output,
+                rows,
+                shrinkage=self.params.learning_rate,
+                passengers=passengers,
+            )
+
+    def _sample(self, iteration: int) -> tuple[np.ndarray | None, np.ndarray]:
+        """Rows that grow this iteration's trees (None for all), and the others, which only get their outputs."""
+        n_rows = self.shard.n_rows
+        rows = subsample_rows(self.params, iteration, self.shard.ids, self.team)
+        rows = counted_rows(rows, self.shard.counted)
+        if rows is not None and draws_rows(self.params) and is_empty(rows, self.worker.by_rows):
+            rows = counted_rows(None, self.shard.counted)
+        if rows is None:
+            return None, np.empty(0, np.uint32)
+        is_other = np.ones(n_rows, np.bool_)
+        is_other[rows] = False
+        return rows, np.flatnonzero(is_other).astype(np.uint32)

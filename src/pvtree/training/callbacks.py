@@ -1,0 +1,287 @@
+"""What runs before or after every boosting iteration: LightGBM's callback interface and its callbacks.
+
+Only worker 0 calls them, so that one worker prints and decides, and tells the others.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pvtree.errors import InvalidParameterError, InvalidTypeError, public
+from pvtree.parameters.aliases import right_names
+from pvtree.parameters.params import RULES, integer, plain
+
+# The training data never decides when to stop: its own metric improves for as long as trees are added.
+TRAINING_NAMES = frozenset({"training", "train"})
+# What the next tree may do differently; the other parameters shaped bins, memory or the agreement between workers.
+CHANGEABLE = (
+    "learning_rate",
+    "max_depth",
+    "min_child_samples",
+    "min_child_weight",
+    "min_split_gain",
+    "reg_alpha",
+    "reg_lambda",
+    "subsample",
+    "subsample_freq",
+)
+
+
+class EvalResult(NamedTuple):
+    """One metric on one evaluation set after one iteration."""
+
+    dataset_name: str
+    metric_name: str
+    value: float
+    is_higher_better: bool
+
+
+class CallbackEnv(NamedTuple):
+    """What a callback sees; the fields of LightGBM's, so that callbacks written for it work here."""
+
+    model: Any  # the Training that goes on: a model is made of the finished trees only at the end
+    params: Any  # the frozen pvtree.parameters.params.Params of this training
+    iteration: int  # 0-based; continues an init_model's count
+    begin_iteration: int  # first iteration of this training
+    end_iteration: int  # one past its last
+    evaluation_result_list: list[EvalResult]  # set by set, within a set metric by metric
+
+
+class EarlyStopException(Exception):
+    """Raised by a callback to end training and keep the trees up to ``best_iteration``."""
+
+    def __init__(self, best_iteration: int, best_score: Sequence[EvalResult]) -> None:
+        super().__init__()
+        self.best_iteration = best_iteration  # 0-based, counted like CallbackEnv.iteration
+        self.best_score = list(best_score)  # every result of that iteration
+
+
+class Training:
+    """What a callback may change of the training that it watches."""
+
+    def __init__(self, ensemble: str) -> None:
+        self._ensemble = ensemble
+        self._changes: dict[str, Any] = {}
+
+    def reset_parameter(self, params: Mapping[str, Any]) -> None:
+        """Grow the trees from the next iteration on with other parameters, on all workers."""
+        if self._ensemble == "forest":
+            raise InvalidParameterError(
+                "Parameters change between iterations of boosting only: a forest's trees are grown side by side; "
+                "leave reset_parameter out."
+            )
+        for name, value in changeable(params).items():
+            RULES[name].check(name, value)
+            self._changes[name] = plain(value)
+
+    def take_changes(self) -> dict[str, Any]:
+        """What has been asked for since the last time."""
+        changes, self._changes = self._changes, {}
+        return changes
+
+
+def changeable(params: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters under our names, once all of them may change while a model is trained."""
+    renamed = right_names(params, RULES, "an estimator")
+    for name in renamed:
+        if name not in CHANGEABLE:
+            raise InvalidParameterError(
+                f"{name} cannot change while a model is trained; what can is {', '.join(CHANGEABLE)}."
+            )
+    return renamed
+
+
+@public
+class early_stopping:
+    """Stop when a metric has not improved for ``stopping_rounds`` iterations on some evaluation set.
+
+    Every metric of every set is watched, and the first to run out of patience decides; a set named
+    "training" or "train" is reported but never decides. With ``first_metric_only`` only the first metric is
+    watched. ``min_delta`` is the least improvement that counts: one number, or one for each metric.
+    If none runs out, the best iteration of the first watched metric is kept.
+    """
+
+    order = 30  # after those that only look: the last iteration is theirs, too
+    # A training that goes on from a checkpoint shows it the results of past iterations again, so that it remembers
+    # what it would have. Callbacks without this attribute are not called again for what is past.
+    replays = True
+
+    def __init__(
+        self,
+        stopping_rounds: int,
+        first_metric_only: bool = False,
+        verbose: bool = True,
+        min_delta: float | Sequence[float] = 0.0,
+    ) -> None:
+        integer("", 1).check("stopping_rounds", stopping_rounds)
+        self.stopping_rounds = stopping_rounds
+        self.first_metric_only = first_metric_only
+        self.verbose = verbose
+        self.min_delta = [min_delta] if isinstance(min_delta, int | float) else list(min_delta)
+        if not self.min_delta or not all(delta >= 0 for delta in self.min_delta):
+            raise InvalidParameterError(
+                f"min_delta must be a number of at least 0 or a list of them, got {min_delta!r}."
+            )
+        self._deltas: dict[str, float] = {}
+        self._best: dict[tuple[str, str], tuple[int, list[EvalResult]]] = {}
+
+    def __call__(self, env: CallbackEnv) -> None:
+        if env.iteration == env.begin_iteration:
+            self._start(env.evaluation_result_list)
+        watched = self._watched(env.evaluation_result_list)
+        for result in watched:
+            best_iteration = self._update(result, env)
+            if env.iteration - best_iteration >= self.stopping_rounds:
+                self._stop(result, f"has not improved for {self.stopping_rounds} iterations")
+        if env.iteration == env.end_iteration - 1:
+            self._stop(watched[0], "was watched to the last iteration")
+
+    def _watched(self, results: list[EvalResult]) -> list[EvalResult]:
+        watched = [EvalResult(*result[:4]) for result in results if result[0] not in TRAINING_NAMES]
+        if self.first_metric_only:
+            watched = [result for result in watched if result.metric_name == watched[0].metric_name]
+        return watched
+
+    def _start(self, results: list[EvalResult]) -> None:
+        """Forget an earlier training; the same callback may serve several fits."""
+        watched = self._watched(results)
+        if not watched:
+            raise InvalidParameterError(
+                "early_stopping needs an evaluation set other than the training data; pass eval_set to fit."
+            )
+        metrics = list(dict.fromkeys(result.metric_name for result in watched))
+        if len(self.min_delta) not in (1, len(metrics)):
+            raise InvalidParameterError(
+                f"min_delta must be one number or one for each of the {len(metrics)} metrics, "
+                f"got {len(self.min_delta)} numbers."
+            )
+        deltas = self.min_delta * len(metrics) if len(self.min_delta) == 1 else self.min_delta
+        self._deltas = dict(zip(metrics, deltas, strict=True))
+        self._best = {}
+
+    def _update(self, result: EvalResult, env: CallbackEnv) -> int:
+        """The best iteration so far of this metric on this set."""
+        key = result.dataset_name, result.metric_name
+        if key in self._best:
+            best_iteration, best_results = self._best[key]
+            best = next(r[2] for r in best_results if tuple(r[:2]) == key)
+            gain = result.value - best if result.is_higher_better else best - result.value
+            # A NaN must not stay the best for ever: any number beats it.
+            beats_nan = math.isnan(best) and not math.isnan(result.value)
+            if not (gain > self._deltas[result.metric_name] or beats_nan):
+                return best_iteration
+        self._best[key] = env.iteration, list(env.evaluation_result_list)
+        return env.iteration
+
+    def _stop(self, result: EvalResult, why: str) -> None:
+        best_iteration, best_results = self._best[result.dataset_name, result.metric_name]
+        if self.verbose:
+            scores = ", ".join(f"{name} {metric} {value:g}" for name, metric, value, *_ in best_results)
+            watched = f"{result.dataset_name} {result.metric_name}"
+            print(f"{watched} {why}; the best iteration is {best_iteration + 1}: {scores}")
+        raise EarlyStopException(best_iteration, best_results)
+
+
+@public
+class log_evaluation:
+    """Print the metrics of every ``period``-th iteration; 0 or less prints nothing.
+
+    ``show_stdv`` adds the standard deviation over the folds of cross-validation.
+    """
+
+    order = 10
+
+    def __init__(self, period: int = 1, show_stdv: bool = True) -> None:
+        integer("", -1).check("period", period)
+        self.period, self.show_stdv = period, show_stdv
+
+    def __call__(self, env: CallbackEnv) -> None:
+        if self.period > 0 and env.evaluation_result_list and (env.iteration + 1) % self.period == 0:
+            shown = "\t".join(map(self._text, env.evaluation_result_list))
+            print(f"[{env.iteration + 1}]\t{shown}", flush=True)
+
+    def _text(self, result: Sequence[Any]) -> str:
+        deviation = f" + {result[4]:g}" if len(result) > 4 and self.show_stdv else ""
+        return f"{result[0]}'s {result[1]}: {result[2]:g}{deviation}"
+
+
+@public
+class record_evaluation:
+    """Keep the metrics of every iteration in ``eval_result``: {set: {metric: [value of each iteration]}}."""
+
+    order = 20
+    replays = True
+
+    def __init__(self, eval_result: dict[str, dict[str, list[float]]]) -> None:
+        if not isinstance(eval_result, dict):
+            raise InvalidTypeError(f"eval_result must be a dictionary to write into, got {type(eval_result).__name__}.")
+        self.eval_result = eval_result
+
+    def __call__(self, env: CallbackEnv) -> None:
+        if env.iteration == env.begin_iteration:
+            self.eval_result.clear()
+        for result in env.evaluation_result_list:
+            entry = self.eval_result.setdefault(result[0], {})
+            if len(result) > 4:
+                entry.setdefault(f"{result[1]}-mean", []).append(result[2])
+                entry.setdefault(f"{result[1]}-stdv", []).append(result[4])
+            else:
+                entry.setdefault(result[1], []).append(result[2])
+
+    def finish(self, evals_result: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
+        """The results of the whole training, for processes in which no callback was called."""
+        self.eval_result.clear()
+        self.eval_result.update(
+            {name: {metric: list(values) for metric, values in by.items()} for name, by in evals_result.items()}
+        )
+
+
+@public
+class reset_parameter:
+    """Change parameters before each iteration: ``learning_rate=[0.3, 0.2, 0.1]`` or ``learning_rate=f``.
+
+    A list has a value for each iteration, a function is given the number of the iteration, from 0.
+    """
+
+    order = 10
+    before_iteration = True
+
+    def __init__(self, **kwargs: Sequence[Any] | Callable[[int], Any]) -> None:
+        self.schedules = changeable(kwargs)
+        for name, schedule in self.schedules.items():
+            if not callable(schedule) and not isinstance(schedule, list | tuple):
+                raise InvalidTypeError(
+                    f"{name} must be a list with a value for each iteration or a function of its number, "
+                    f"got {schedule!r}."
+                )
+
+    def __call__(self, env: CallbackEnv) -> None:
+        number, n_iterations = env.iteration - env.begin_iteration, env.end_iteration - env.begin_iteration
+        values = {}
+        for name, schedule in self.schedules.items():
+            if callable(schedule):
+                values[name] = schedule(number)
+            elif len(schedule) == n_iterations:
+                values[name] = schedule[number]
+            else:
+                raise InvalidParameterError(
+                    f"{name} must have a value for each of the {n_iterations} iterations, got {len(schedule)} values."
+                )
+        env.model.reset_parameter(values)
+
+
+@public
+class checkpoint:
+    """Keep the model in the folder ``directory`` every ``period`` iterations: fit's ``checkpoint`` as a callback."""
+
+    def __init__(self, directory: str | os.PathLike[str], period: int = 10) -> None:
+        if not isinstance(directory, str | os.PathLike):
+            raise InvalidTypeError(f"directory must be the path of a folder, got {directory!r}.")
+        integer("", 1).check("period", period)
+        self.directory, self.period = directory, period
+
+    def __call__(self, env: CallbackEnv) -> None:
+        """Nothing: fit takes it for its arguments ``checkpoint`` and ``checkpoint_freq``."""

@@ -1,0 +1,89 @@
+"""Metrics of the evaluation sets after every iteration, each worker keeping the scores of its own rows of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pvtree.model.model import Model, Tree
+from pvtree.model.predictor import Predictor, Rows
+from pvtree.objectives.metrics import CustomMetric, Metric, evaluate_together
+from pvtree.training.callbacks import EvalResult
+
+if TYPE_CHECKING:
+    from pvtree.comm import Communicator
+    from pvtree.kernels.team import Team
+    from pvtree.training.train import Job
+
+
+@dataclass(frozen=True)
+class EvalSet:
+    """A worker's rows of an evaluation set, perhaps none; X is encoded as for Model.predict_raw."""
+
+    name: str
+    X: Rows
+    y: np.ndarray
+    weight: np.ndarray | None = None
+    group: np.ndarray | None = None
+
+    def without_rows(self) -> EvalSet:
+        """The same set for a worker that has none of its rows: it has a weight and queries if the others have."""
+        weight = None if self.weight is None else self.weight[:0]
+        group = None if self.group is None else self.group[:0]
+        return EvalSet(self.name, self.X[:0], self.y[:0], weight, group)
+
+
+class Evaluator:
+    """The running scores of this worker's rows of every set. All workers call it together and get the same results."""
+
+    def __init__(
+        self,
+        job: Job,
+        sets: Sequence[EvalSet],
+        metrics: Sequence[Metric | CustomMetric],
+        comm: Communicator | None = None,
+    ) -> None:
+        self.sets, self.metrics, self.comm = sets, metrics, comm
+        self.start = job.init_model
+        self.is_mean = job.params.ensemble == "forest"
+
+    @property
+    def asked(self) -> list[str]:
+        """What is evaluated, by name: a training that goes on from a checkpoint must ask for the same."""
+        names = [m.name if isinstance(m, Metric) else getattr(m.function, "__qualname__", "") for m in self.metrics]
+        return [f"{each.name} {name}" for each in self.sets for name in names]
+
+    def begin(self, n_outputs: int, init_score: np.ndarray, team: Team, start: Model | None = None) -> None:
+        """Scores before the next iteration: those of the trees of ``start``, by default of the job's init_model."""
+        self.team = team
+        start = self.start if start is None else start
+        if start is not None:
+            init_score = start.init_score
+        # (n_outputs, n_rows) of each set: sums of the trees' outputs, of a forest too, whose mean is evaluated.
+        self.scores = [np.repeat(init_score[:, None], len(each.y), axis=1) for each in self.sets]
+        if start is not None:
+            self._add(start.trees)
+
+    def evaluate(self, trees: Sequence[Tree], n_iterations: int) -> list[EvalResult]:
+        """Add an iteration's trees and compute every metric, set by set; there are ``n_iterations`` so far."""
+        self._add(trees)
+        asked = []
+        for each, scores in zip(self.sets, self.scores, strict=True):
+            shown = scores / n_iterations if self.is_mean else scores
+            asked += [(each.name, metric, (each.y, shown, each.weight, each.group)) for metric in self.metrics]
+        answers = evaluate_together([(metric, rows) for _, metric, rows in asked], self.comm)
+        return [
+            EvalResult(name, *evaluation)
+            for (name, _, _), evaluations in zip(asked, answers, strict=True)
+            for evaluation in evaluations
+        ]
+
+    def _add(self, trees: Sequence[Tree]) -> None:
+        """Tree after tree, which gives the same bits as adding them in one call or in many."""
+        if trees and self.sets:
+            predictor = Predictor(trees)
+            for each, scores in zip(self.sets, self.scores, strict=True):
+                predictor.add_outputs(each.X, scores, 0, len(trees), self.team)

@@ -1,0 +1,92 @@
+"""Random forests and single trees: every tree is grown on its own, by information or variance gain."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from queue import SimpleQueue
+
+import numpy as np
+
+from pvtree.binning.shard import Shard
+from pvtree.comm.worker import Worker
+from pvtree.growing.sampling import bootstrap_copies, counted_rows, is_empty
+from pvtree.growing.tree_maker import ClassTreeMaker, GradientTreeMaker, weight_kind
+from pvtree.kernels.team import Team
+from pvtree.model.model import Tree
+from pvtree.objectives.fixed_point import exact_mean
+from pvtree.parameters.params import Params
+
+
+class Planter:
+    """Grows the trees of a forest on one shard, one at a time."""
+
+    def __init__(self, shard: Shard, params: Params, worker: Worker) -> None:
+        # Definition 2.1 knows no smoothing of categories.
+        self.shard, self.params, self.worker = shard, replace(params, cat_smooth=0.0, cat_l2=0.0), worker
+        params = self.params
+        kind = weight_kind(shard.weight, params.bootstrap)
+        self.weight = np.empty(0) if shard.weight is None else shard.weight
+        self.counted = shard.counted
+        self.maker: ClassTreeMaker | GradientTreeMaker
+        if params.criterion == "entropy":
+            self.maker = ClassTreeMaker(shard, kind, params, worker)
+        else:
+            self.maker = GradientTreeMaker(shard, kind, params, worker)
+            # Centred labels leave the fixed point's bits to the differences between rows. A leaf's value is
+            # -G / H, hence the sign.
+            self.mean = exact_mean(shard.y, shard.weight, worker.by_rows)
+            centred = self.mean - shard.y
+            self.grad = centred if shard.weight is None else centred * shard.weight
+
+    def plant(self, number: int) -> Tree:
+        """The ``number``-th tree, which depends on nothing but its number."""
+        rows, copies = None, np.empty(0, np.uint8)
+        if self.params.bootstrap:
+            copies = bootstrap_copies(self.params, number, self.shard.ids, self.worker.team)
+            rows = np.flatnonzero(copies).astype(np.uint32)
+        rows = counted_rows(rows, self.counted)
+        if rows is not None and self.params.bootstrap and is_empty(rows, self.worker.by_rows):
+            rows, copies = counted_rows(None, self.counted), np.ones(self.shard.n_rows, np.uint8)
+        if isinstance(self.maker, ClassTreeMaker):
+            return self.maker.make(self.shard.y, self.weight, number, rows, copies)[1]
+        tree = self.maker.make(self.grad, self.weight, number, rows, copies)[1]
+        return replace(tree, value=tree.value + self.mean)
+
+
+def plant_forest(planter: Planter, n_trees: int, first: int) -> Iterator[Tree]:
+    """Trees in order. A worker alone grows one on each thread; workers together share each tree."""
+    worker = planter.worker
+    if n_trees == 1 or worker.team.n_threads == 1 or worker.comm.size > 1:
+        for number in range(first, first + n_trees):
+            yield planter.plant(number)
+        return
+    n_threads = min(worker.team.n_threads, n_trees)
+    idle: SimpleQueue[Planter] = SimpleQueue()
+    teams = [Team(1) for _ in range(n_threads)]
+    for team in teams:
+        idle.put(Planter(planter.shard, planter.params, Worker.alone(team)))
+
+    def plant(number: int) -> Tree:
+        planter = idle.get()
+        try:
+            return planter.plant(number)
+        finally:
+            idle.put(planter)
+
+    with ThreadPoolExecutor(n_threads, "pvtree-forest") as pool:
+        waiting: deque[Future[Tree]] = deque()
+        try:
+            for number in range(first, first + n_trees):
+                waiting.append(pool.submit(plant, number))
+                if len(waiting) > 2 * n_threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+            for team in teams:  # else the end of this pool waits for trees that nobody wants
+                team.stop()

@@ -1,0 +1,112 @@
+"""Kernels compile where neither the package's folder nor the home can be written to, and trust no planted folder."""
+
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from pvtree.kernels import cache_folder
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
+
+# Permissions do not bind root, so numba is told that it may write nowhere but where the test allows it.
+PROGRAM = """
+import os, sys
+import numpy as np
+from numba.core import caching
+
+def ensure(self):
+    path, allowed = self.get_cache_path(), sys.argv[1]
+    if not allowed or os.path.commonpath([path, allowed]) != allowed:
+        raise PermissionError(path)
+    os.makedirs(path, exist_ok=True)
+
+caching._CacheLocator.ensure_cache_path = ensure
+import pvtree.training.train  # all kernels
+from pvtree.kernels.fixed_point import largest_magnitude_bits as kernel
+print(kernel(np.array([1.0, -2.5])) == np.float64(2.5).view(np.int64), sum(kernel.stats.cache_hits.values()))
+"""
+
+
+@pytest.fixture(autouse=True)
+def forgotten():
+    cache_folder.private_folder.cache_clear()
+    yield
+    cache_folder.private_folder.cache_clear()
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """Where temporary folders are made: sticky, as the system's is."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def run(tmp_path, temporary, allowed):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    environment |= {"TMPDIR": str(temporary)}
+    done = subprocess.run(
+        [sys.executable, "program.py", str(allowed)],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split(), done.stderr.splitlines()
+
+
+def test_kernels_are_cached_in_a_private_folder(tmp_path, temporary):
+    answer, said = run(tmp_path, temporary, temporary)
+    (folder,) = temporary.iterdir()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert answer == ["True", "0"] and len(said) == 1
+    assert f"cached in {folder}, because neither the package's folder nor the home folder is writable" in said[0]
+    assert run(tmp_path, temporary, temporary) == (["True", "1"], [])
+
+
+def test_without_any_folder_kernels_are_compiled_in_every_process(tmp_path, temporary):
+    answer, (said,) = run(tmp_path, temporary, "")
+    assert answer == ["True", "0"]
+    assert "compiling its kernels for this machine, in every process (about 30 s), because no folder" in said
+
+
+def test_the_folder_is_private_and_found_again(temporary):
+    folder = cache_folder.private_folder()
+    assert Path(folder).parent == temporary and stat.S_IMODE(os.lstat(folder).st_mode) == 0o700
+    cache_folder.private_folder.cache_clear()
+    assert cache_folder.private_folder() == folder
+
+
+@pytest.mark.parametrize("planted", ["link", "file", "open to others", "of another user"])
+def test_a_planted_folder_is_not_used(temporary, tmp_path, monkeypatch, planted):
+    path = temporary / f"pvtree-kernels-{os.geteuid()}"
+    if planted == "link":
+        (tmp_path / "elsewhere").mkdir(mode=0o700)
+        path.symlink_to(tmp_path / "elsewhere")
+    elif planted == "file":
+        path.touch(0o700)
+    elif planted == "open to others":
+        path.mkdir()
+        path.chmod(0o777)
+    else:
+        path.mkdir(mode=0o700)
+        other, real = os.geteuid() + 1, os.lstat
+        monkeypatch.setattr(os, "lstat", lambda name: os.stat_result([*real(name)[:4], other, *real(name)[5:10]]))
+    assert cache_folder.private_folder() is None
+
+
+@pytest.mark.parametrize(("mode", "is_safe"), [(0o1777, True), (0o700, True), (0o777, False), (0o770, False)])
+def test_a_folder_whose_names_others_may_change_is_not_used(temporary, mode, is_safe):
+    temporary.chmod(mode)
+    assert (cache_folder.private_folder() is not None) == is_safe
+
+
+def test_no_temporary_folder_at_all(temporary):
+    temporary.rmdir()
+    assert cache_folder.private_folder() is None

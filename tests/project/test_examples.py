@@ -1,0 +1,83 @@
+"""The examples, the README's code and the demo run as a reader would run them, and learn something."""
+
+import os
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pvtree.front import demo
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+# What each example prints, and the least value of the figure in it.
+LEAST = {
+    "classification": (r"AUC ([\d.]+)", 0.97),
+    "regression": (r"test R2 ([\d.]+)", 0.1),
+    "ranking": (r"ndcg@10 .* ([\d.]+) after the last", 0.93),
+    "workers": (r"AUC ([\d.]+)", 0.88),
+    "dask_training": (r"AUC ([\d.]+)", 0.9),
+    "mpi_training": (r"4 ranks, AUC ([\d.]+)", 0.9),
+}
+# How those are started that use several processes, which run the file as well.
+MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+STARTED = {"dask_training": [sys.executable], "mpi_training": [MPIEXEC, "-n", "4", sys.executable]}
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_example_learns(path, capsys):
+    if path.stem in STARTED:
+        command = [*STARTED[path.stem], str(path)]
+        printed = subprocess.run(command, check=True, timeout=280, stdout=subprocess.PIPE, text=True).stdout
+    else:
+        runpy.run_path(str(path), run_name="__main__")
+        printed = capsys.readouterr().out
+    pattern, least = LEAST[path.stem]
+    found = re.search(pattern, printed)
+    assert found, printed
+    assert float(found[1]) >= least
+
+
+def test_mpi_example_runs_without_mpiexec():
+    command = [sys.executable, str(ROOT / "examples" / "mpi_training.py")]
+    printed = subprocess.run(command, check=True, timeout=120, stdout=subprocess.PIPE, text=True).stdout
+    assert re.search(r"1 ranks, AUC 0\.9", printed), printed
+
+
+def test_every_example_has_its_figure():
+    assert {path.stem for path in EXAMPLES} == set(LEAST)
+
+
+def test_classification_example_reads_back_what_it_saved(capsys):
+    runpy.run_path(str(ROOT / "examples" / "classification.py"))
+    assert "equal those of the estimator: True" in capsys.readouterr().out
+
+
+def test_readme_code_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), {})
+    assert float(re.search(r"accuracy ([\d.]+)", capsys.readouterr().out)[1]) > 0.9
+
+
+def test_demo_prints_a_line_for_every_model(capsys):
+    wine = next(data for data in demo.DATA_SETS if data.name == "wine")
+    demo.main([wine])
+    printed = capsys.readouterr().out
+    scores = re.findall(r"^wine +(\w+) +accuracy +([\d.]+) +([\d.]+)", printed, re.MULTILINE)
+    assert [model for model, _, _ in scores] == ["GBDT", "forest", "tree"]
+    for _, own, other in scores:
+        assert abs(float(own) - float(other)) < 0.08
+    assert "Try next" in printed
+
+
+def test_demo_names_files_that_exist(capsys):
+    for name in re.findall(r"examples/\w+\.py", demo.NEXT):
+        assert (ROOT / name).exists()
