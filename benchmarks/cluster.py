@@ -18,14 +18,14 @@ from pathlib import Path
 from statistics import mean, median
 
 import numpy as np
+
 from cluster_programs import CHECK_BYTES, Moments, Setting
 from libraries import LEARNING_RATE, MAX_BIN, MIN_CHILD_SAMPLES
 from network import Network, NetworkError, why_not
-from single_machine import environment, installed
-from tables import command, markdown, write_between_marks
-
 from pvtree.comm import PHASES
 from pvtree.comm.traffic import format_bytes
+from single_machine import environment, installed
+from tables import command, markdown, write_between_marks
 
 PROGRAMS = Path(__file__).with_name("cluster_programs.py")
 TRAININGS = ("pvtree-voting", "lightgbm-voting", "pvtree-data", "lightgbm-data")

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import numpy as np
+
 from libraries import LEARNING_RATE, MAX_BIN, MIN_CHILD_SAMPLES, MIN_CHILD_WEIGHT
 from made_data import N_WARM_ROWS, Part, make_binary
 from measure import auc
 from network import sent_bytes
-
 from pvtree.comm import Communicator
 
 if TYPE_CHECKING:

@@ -23,11 +23,8 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from made_data import make_binary
-from single_machine import environment, names_of
-from tables import command, markdown, write_between_marks
-from voting_accuracy import REAL, Data, test_score
 
+from made_data import make_binary
 from pvtree.comm.traffic import format_bytes
 from pvtree.find_split.certificates import Certificate
 from pvtree.growing.tree_maker import GradientTreeMaker
@@ -35,6 +32,9 @@ from pvtree.growing.tree_memory import GrownTree
 from pvtree.model import Tree
 from pvtree.training import train as ensemble
 from pvtree.training.skew import SkewWarning
+from single_machine import environment, names_of
+from tables import command, markdown, write_between_marks
+from voting_accuracy import REAL, Data, test_score
 
 VOTING, EXACT, AUTO, DATA = "voting", "exact voting", "exact voting, k auto", "data"
 STRATEGIES: dict[str, dict[str, Any]] = {

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+
 from made_data import Part
 
 LEARNING_RATE = 0.1

@@ -11,9 +11,6 @@ import warnings
 from pathlib import Path
 
 from made_data import make_binary
-from single_machine import environment
-from tables import markdown, write_between_marks
-
 from pvtree.comm.traffic import format_bytes
 from pvtree.comm.virtual import Cluster
 from pvtree.parameters.params import Params
@@ -21,6 +18,8 @@ from pvtree.planning import calibration
 from pvtree.planning.plan import plan
 from pvtree.training.skew import SkewWarning
 from pvtree.training.train import train
+from single_machine import environment
+from tables import markdown, write_between_marks
 
 SETTINGS = ((20_000, 400, 4, 31), (100_000, 200, 8, 63), (30_000, 1_200, 4, 63), (200_000, 60, 2, 127))
 LEARNERS = ("attribute", "data", "quantized", "voting")

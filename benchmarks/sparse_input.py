@@ -14,10 +14,11 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
+from scipy.sparse import csr_array
+
 from libraries import LIBRARIES
 from made_data import Part
 from measure import auc, peak_resident, repeated, resident_after_reset
-from scipy.sparse import csr_array
 from tables import COLUMNS, Runs, advantage, markdown, shown
 
 NUM_LEAVES = 63

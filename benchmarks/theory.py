@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from tables import markdown, write_between_marks
 
 from pvtree import theory
+from tables import markdown, write_between_marks
 
 N_BINS, N_COARSE = 100, 10  # full-grained bins of equal mass, and the quantized histogram's 10 %
 

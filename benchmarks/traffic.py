@@ -13,11 +13,8 @@ from statistics import mean, median
 from typing import Any, NamedTuple
 
 import numpy as np
-from made_data import make_binary
-from recorded_growth import Record, depth_of, recording
-from single_machine import environment, names_of
-from tables import command, markdown, write_between_marks
 
+from made_data import make_binary
 from pvtree.binning.shard import split_by_rows
 from pvtree.comm import PHASES, local
 from pvtree.comm.traffic import format_bytes
@@ -25,6 +22,9 @@ from pvtree.parameters.params import Params, n_threads
 from pvtree.planning.formulas import Wire, of_training, of_tree, paper_setting
 from pvtree.training.skew import SkewWarning
 from pvtree.training.train import Job, TrainResult, train, train_worker
+from recorded_growth import Record, depth_of, recording
+from single_machine import environment, names_of
+from tables import command, markdown, write_between_marks
 
 PAPER_MB = {  # (rows, attributes): attribute-parallel, data-parallel, PV-Tree with k = 15; one tree of depth 6
     (10**9, 1200): (750, 424, 10),

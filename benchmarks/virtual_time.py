@@ -17,16 +17,16 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
+
 from cluster import LONGEST, PROGRAMS, Bench, Run, rates
 from cluster_programs import CLUSTER, LINKS
 from libraries import LEARNING_RATE, MAX_BIN, MIN_CHILD_SAMPLES
 from network import Network as Hosts
 from network import NetworkError, usable_cores, why_not
-from single_machine import environment, installed
-from tables import command, markdown, write_between_marks
-
 from pvtree.comm import Network
 from pvtree.comm.network import PAYLOAD_SHARE
+from single_machine import environment, installed
+from tables import command, markdown, write_between_marks
 
 LEARNERS = ("voting", "data")
 TARGET = 0.25  # predicted and measured seconds a tree may differ by this share

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import made_data
 import numpy as np
 import pandas as pd
 from sklearn.metrics import log_loss, roc_auc_score
-from tables import markdown
 
+import made_data
 import pvtree
 from pvtree.objectives.metrics import get_metric
+from tables import markdown
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
+from tqdm import tqdm  # noqa: E402
+
 import binned_task  # noqa: E402
 import real_tasks  # noqa: E402
 import sections  # noqa: E402
@@ -28,7 +30,6 @@ from binned_task import Task  # noqa: E402
 from experiments import MACHINES, of_made_task, of_real_task  # noqa: E402
 from single_machine import environment  # noqa: E402
 from tables import command  # noqa: E402
-from tqdm import tqdm  # noqa: E402
 from trainings import Curve, Kept, Setting, Training, measure  # noqa: E402
 
 PAGE = HERE.parent.parent / "docs" / "paper.md"

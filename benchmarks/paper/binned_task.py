@@ -15,8 +15,8 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from made_tasks import Clicks, Ranking, Rows
 
+from made_tasks import Clicks, Ranking, Rows
 from pvtree.binning import thresholds as binning
 from pvtree.binning.binned_rows import BinnedRows
 from pvtree.binning.coarsening import coarsen

@@ -10,6 +10,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+
 from experiments import FEW_AND_MANY, VOTING_SIZES, boosters, comparison, machine_numbers, voting_sizes
 from reading import Curves, best, convergence_seconds, target
 from sections import MADE, Section

@@ -16,6 +16,7 @@ from io import BytesIO
 from pathlib import Path
 
 import numpy as np
+
 from made_tasks import Rows
 
 LIBSVM_LINE = re.compile(r"\s*[-+.\deE]+( qid:\d+)?( +\d+:[-+.\deE]+)+ *(#.*)?\s*")

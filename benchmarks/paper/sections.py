@@ -20,6 +20,8 @@ from experiments import (
     machine_numbers,
     voting_sizes,
 )
+from pvtree.comm.traffic import format_bytes
+from pvtree.planning.formulas import paper_setting
 from reading import (
     TOLERANCE,
     Curves,
@@ -34,9 +36,6 @@ from reading import (
 from tables import markdown
 from traffic import PAPER_MB
 from trainings import NAMES, Training
-
-from pvtree.comm.traffic import format_bytes
-from pvtree.planning.formulas import paper_setting
 
 MADE = ("LTR", "CTR")
 WHY_COARSE = {"CTR": " (most of these attributes have fewer values than the coarse histogram has bins)"}

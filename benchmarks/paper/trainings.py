@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-from binned_task import Task, binned_before, read
 
+from binned_task import Task, binned_before, read
 from pvtree.binning.shard import Shard
 from pvtree.comm.virtual import Cluster
 from pvtree.objectives.metrics import get_metric

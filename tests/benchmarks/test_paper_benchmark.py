@@ -17,12 +17,11 @@ sys.path[:0] = [str(BENCHMARKS / "paper"), str(BENCHMARKS)]
 import binned_task  # noqa: E402
 import experiments  # noqa: E402
 import made_tasks  # noqa: E402
+import reading  # noqa: E402
 import real_tasks  # noqa: E402
 import sections  # noqa: E402
 import trainings  # noqa: E402
 from trainings import Curve, Training  # noqa: E402
-
-import reading  # noqa: E402
 
 SETTING = trainings.Setting({"LTR": 3, "CTR": 3}, 0.2, 7, "1gbit", 50e-6, 1.0)
 

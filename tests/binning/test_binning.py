@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import oracle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_array_equal
 
+import oracle
 from pvtree.binning.binned_rows import BinnedRows
 from pvtree.binning.thresholds import Thresholds, bin_rows, block_starts, choose_own_bins, choose_shared_bins
 from pvtree.comm import Communicator

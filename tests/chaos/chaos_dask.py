@@ -14,12 +14,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from dask_functions import PRELOADED, Cluster, addresses_of, open_cluster, wait_until
-from dask_rows import place_rows
-from moments import Moment, disturbance, limit_files
 from runs import STARTS_WITHIN, Disturbed, Hung, time_limit, wait_for_end
 from scenarios import DISKS, SIGNALS, SIZES, Scenario, Training
 
+from dask_functions import PRELOADED, Cluster, addresses_of, open_cluster, wait_until
+from dask_rows import place_rows
+from moments import Moment, disturbance, limit_files
 from pvtree import GBDTClassifier
 from pvtree.comm.dask_worker import DaskCommunicator
 from pvtree.comm.partition import row_bounds

@@ -8,12 +8,12 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from moments import HAPPENED
-from mpi_jobs import outputs, processes_of, started, wait_until
-from mpi_trainings import N_TREES, train_model
 from runs import STARTS_WITHIN, TIMEOUT, Disturbed, Hung, time_limit, wait_for_end
 from scenarios import DISKS, Scenario, Training
 
+from moments import HAPPENED
+from mpi_jobs import outputs, processes_of, started, wait_until
+from mpi_trainings import N_TREES, train_model
 from pvtree.comm import local
 from pvtree.training.checkpoint_file import FILE_NAME
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from moments import HAPPENED, lead_back
 from scenarios import DAMAGED, Scenario, Training
+
+from moments import HAPPENED, lead_back
 
 STARTS_WITHIN = 120.0  # seconds until it happens, on a busy machine
 ENDS_WITHIN = 30.0  # seconds after it has happened, and after the time limit of a training whose worker is stopped

@@ -11,8 +11,9 @@ import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
-from dask_functions import addresses_of
 from distributed import Client
+
+from dask_functions import addresses_of
 
 
 def place_rows(client: Client, values: Any, lengths: Sequence[int], workers: list[str] | None = None) -> Any:

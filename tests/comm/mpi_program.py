@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conformance import SIZES, Conformance
 
+from conformance import SIZES, Conformance
 from pvtree.comm import Communicator, mpi
 from pvtree.errors import (
     CommunicationError,

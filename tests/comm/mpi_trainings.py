@@ -17,9 +17,9 @@ if __name__ == "__main__":
     sys.modules["scipy"] = None  # numba would import it, to no purpose, in a fifth of a second
 
 import numpy as np
+
 from moments import Moment, disturbance
 from mpi_memory import note_shared_memory
-
 from pvtree.binning.shard import Part, split_by_columns
 from pvtree.comm import Communicator, mpi
 from pvtree.model import Model

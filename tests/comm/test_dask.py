@@ -17,15 +17,16 @@ from contextlib import contextmanager, nullcontext, suppress
 
 import numpy as np
 import pytest
+
 from conformance import SOON, Conformance
 
 pytest.importorskip("distributed")
 
-from dask_functions import addresses_of, left_behind, open_cluster, run, wait_until
 from distributed import Client, LocalCluster, get_client, worker_client
 from distributed.security import Security
 
 import pvtree
+from dask_functions import addresses_of, left_behind, open_cluster, run, wait_until
 from pvtree.comm import dask as engine
 from pvtree.comm import dask_post, local
 from pvtree.comm.dask_worker import DaskCommunicator

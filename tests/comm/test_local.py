@@ -11,8 +11,8 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
-from conformance import SOON, Conformance
 
+from conformance import SOON, Conformance
 from pvtree.comm import local
 from pvtree.errors import CommunicationError, InvalidParameterError, PeerFailedError, WorkerTimeoutError
 

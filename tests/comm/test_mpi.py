@@ -14,10 +14,10 @@ from functools import cache
 from types import SimpleNamespace
 
 import pytest
+
 from moments import HAPPENED
 from mpi_jobs import ENDS_WITHIN, outputs, run_to_end, started, wait_for_all_to_end, wait_until
 from mpi_trainings import CASES, LEARNERS, N_TREES, train_model
-
 from pvtree.comm import Solo, local, mpi
 from pvtree.errors import MissingDependencyError
 from pvtree.training.checkpoint_file import Checkpoint

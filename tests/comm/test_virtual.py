@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conformance import Conformance
 
+from conformance import Conformance
 from pvtree.comm import Cluster, Network, local, virtual
 from pvtree.comm.network import PAYLOAD_SHARE
 from pvtree.errors import InvalidParameterError

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from small_data import categories_of, independent_bins, make_columns
 
 import oracle
 from oracle import Rules, assert_same_tree, build_tree
@@ -21,6 +20,7 @@ from pvtree.objectives.losses import make_loss
 from pvtree.parameters.params import Params
 from pvtree.training.boosting import Booster
 from pvtree.training.train import train
+from small_data import categories_of, independent_bins, make_columns
 
 KINDS = ("many", "gaps", "category", "few", "infinite", "constant", "many", "missing", "extreme") * 2
 # The largest integers a row's gradient and hessian become: alone beside the count, and side by side.

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from small_data import KINDS, categories_of, independent_bins, make_columns
 
 import oracle
 from oracle import Node, Rules, assert_same_tree, build_tree
 from pvtree.model import Model
 from pvtree.parameters.params import Params
 from pvtree.training.train import train
+from small_data import KINDS, categories_of, independent_bins, make_columns
 
 # The largest integer that a label's distance from the mean becomes, where only it and the count share a word.
 LARGEST = 2**36 - 1

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
-from small_data import categories_of, independent_bins, make_columns
 from test_cart import integer_values, params_of, rules_of
 
 import oracle
@@ -18,6 +17,7 @@ from oracle import Node, assert_same_tree, build_tree
 from pvtree.model import Model, Tree
 from pvtree.parameters.params import Params
 from pvtree.training.train import train
+from small_data import categories_of, independent_bins, make_columns
 
 pytestmark = pytest.mark.filterwarnings("ignore::pvtree.training.skew.SkewWarning")
 KINDS = ("many", "few", "gaps", "category", "many", "infinite", "few")

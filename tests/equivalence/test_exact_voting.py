@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_data import categories_of
 from test_strategies import ANYTHING, CASES, Case, Rows, as_model, make_rows, split_at
 
 import pvtree
@@ -25,6 +24,7 @@ from pvtree.find_split import exact_voting, proof
 from pvtree.find_split.certificates import Certificate
 from pvtree.parameters.params import Params
 from pvtree.training.train import Job, TrainResult, train, train_worker
+from small_data import categories_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::pvtree.training.skew.SkewWarning")
 QUICK = settings(deadline=None, derandomize=True, database=None)

@@ -14,14 +14,13 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-import brute_pvtree as brute
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
-from small_data import KINDS, categories_of, independent_bins, make_columns
 
+import brute_pvtree as brute
 import oracle
 from pvtree.binning.binned_rows import BinnedRows
 from pvtree.binning.shard import Shard
@@ -40,6 +39,7 @@ from pvtree.kernels.team import Team
 from pvtree.parameters.params import Params
 from pvtree.reading.row_ids import RowIds
 from pvtree.training.train import train
+from small_data import KINDS, categories_of, independent_bins, make_columns
 
 QUICK = settings(deadline=None, derandomize=True, database=None)
 SMALLEST = 2.0**-1022

@@ -20,7 +20,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_data import KINDS, categories_of, make_columns
 
 import pvtree
 from pvtree.binning.shard import Part, split_by_columns
@@ -36,6 +35,7 @@ from pvtree.model import Model, Tree
 from pvtree.parameters.params import Params
 from pvtree.reading.row_ids import RowIds
 from pvtree.training.train import Job, Trained, train, train_worker
+from small_data import KINDS, categories_of, make_columns
 
 pytestmark = pytest.mark.filterwarnings("ignore::pvtree.training.skew.SkewWarning")
 QUICK = settings(deadline=None, derandomize=True, database=None)

@@ -16,13 +16,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent / "unit"))
 
-from random_trees import chain
-
 import pvtree
 from pvtree.binning import thresholds as binning
 from pvtree.growing import grower
 from pvtree.kernels.predict import contributions
 from pvtree.kernels.predict import trees as predict
+from random_trees import chain
 
 
 def interrupt(module, name, work, at_call=4):

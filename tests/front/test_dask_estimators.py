@@ -22,12 +22,12 @@ pytest.importorskip("distributed")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "comm"))
 
 import dask.array as da
-from city_table import city_table
-from dask_functions import PRELOADED, addresses_of, open_cluster, wait_until
-from dask_rows import place_rows
 from distributed import wait
 from sklearn.exceptions import DataConversionWarning
 
+from city_table import city_table
+from dask_functions import PRELOADED, addresses_of, open_cluster, wait_until
+from dask_rows import place_rows
 from pvtree import (
     DecisionTreeClassifier,
     GBDTClassifier,

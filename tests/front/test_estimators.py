@@ -5,13 +5,13 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from estimator_samples import ALL, CLASSIFIERS, REGRESSORS, data, fitted, small
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import pvtree
+from estimator_samples import ALL, CLASSIFIERS, REGRESSORS, data, fitted, small
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
 
 # -- Predictions --------------------------------------------------------------------------------------------

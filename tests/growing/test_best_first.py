@@ -9,15 +9,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import oracle
 import pytest
-from growing_rows import assert_same, brute_force, load, make_rules
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
-from packed_rows import LAYOUTS, as_blocks, random_values
-from worker_rows import Workers, any_rows, as_set
 
+import oracle
+from growing_rows import assert_same, brute_force, load, make_rules
+from packed_rows import LAYOUTS, as_blocks, random_values
 from pvtree.binning.thresholds import block_starts
 from pvtree.comm import Solo
 from pvtree.find_split.serial import Serial
@@ -26,6 +25,7 @@ from pvtree.growing.tree_memory import GrownTree
 from pvtree.kernels.growing import frontier as kernels
 from pvtree.kernels.growing.records import NODE
 from pvtree.kernels.team import Team
+from worker_rows import Workers, any_rows, as_set
 
 SETTINGS = settings(derandomize=True, deadline=None, max_examples=150)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import fields
 
 import numpy as np
-import oracle
 import pytest
-from growing_rows import assert_same, brute_force, grow, grow_loaded, load, make_grower, make_rules
 from numpy.testing import assert_array_equal
-from packed_rows import random_values
 
+import oracle
+from growing_rows import assert_same, brute_force, grow, grow_loaded, load, make_grower, make_rules
+from packed_rows import random_values
 from pvtree.growing.tree_memory import GrownTree
 from pvtree.kernels.team import Team
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-from packed_rows import LAYOUTS, fields_of, layout_record, pack, random_values
 
+from packed_rows import LAYOUTS, fields_of, layout_record, pack, random_values
 from pvtree.growing.layouts import MAX_COPIES, gradient_layout
 from pvtree.kernels.constants import COUNT_BITS
 from pvtree.kernels.growing.histogram import pack_fields, unpack_add

@@ -8,18 +8,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import oracle
 import pytest
-from growing_rows import make_rules
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from packed_rows import random_values
-from worker_rows import Workers, any_rows, brute_rules, brute_values
 
+import oracle
+from growing_rows import make_rules
+from packed_rows import random_values
 from pvtree.find_split import voting
 from pvtree.kernels.growing.records import NODE
 from pvtree.kernels.wire import ballots as kernels
+from worker_rows import Workers, any_rows, brute_rules, brute_values
 
 SETTINGS = settings(derandomize=True, deadline=None, max_examples=150)
 BALLOTS = [np.uint16, np.uint32]

@@ -7,19 +7,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import oracle
 import pytest
-from growing_rows import make_rules
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from packed_rows import FULL, random_values
-from worker_rows import Workers, any_rows, brute_rules, brute_values
 
+import oracle
+from growing_rows import make_rules
+from packed_rows import FULL, random_values
 from pvtree.find_split.bounds import Bounds
 from pvtree.find_split.merging import Elected
 from pvtree.kernels.bounds import wire as bound_wire
 from pvtree.kernels.bounds.local import NO_HESSIAN
+from worker_rows import Workers, any_rows, brute_rules, brute_values
 
 SETTINGS = settings(derandomize=True, deadline=None, database=None, max_examples=120)
 NAMES = ["gradient constant", "gradient real", "2 classes constant", "2 classes real", "3 classes copies"]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import oracle
 import pytest
 
+import oracle
 from pvtree.kernels.hashing import bootstrap_multiplicities, hash_pair, keep_rows, sample_features, unit_interval
 
 BIG = 2**64 - 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-from packed_rows import LAYOUTS, as_blocks, fields_of, histogram, layout_record, pack, random_values
 
+from packed_rows import LAYOUTS, as_blocks, fields_of, histogram, layout_record, pack, random_values
 from pvtree.kernels.constants import LANE_STRIDE
 from pvtree.kernels.growing.histogram import (
     accumulate_block,

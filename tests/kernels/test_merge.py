@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import oracle
 import pytest
-from growing_rows import make_rules
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
-from packed_rows import FULL, random_values
-from worker_rows import Workers, any_features, any_rows, as_set, brute_rules, brute_values
 
+import oracle
+from growing_rows import make_rules
+from packed_rows import FULL, random_values
 from pvtree.comm import Communicator, local
 from pvtree.find_split.exchange import Exchange
 from pvtree.find_split.merging import Elected, Merging
@@ -21,6 +20,7 @@ from pvtree.find_split.post import Items
 from pvtree.growing.tree_memory import Rules
 from pvtree.kernels.wire.merge import place_items, plan_items
 from pvtree.kernels.wire.messages import PACKED, PLAIN, SPARSE, TRAVELS
+from worker_rows import Workers, any_features, any_rows, as_set, brute_rules, brute_values
 
 SETTINGS = settings(derandomize=True, deadline=None, max_examples=150)
 NONE = -1

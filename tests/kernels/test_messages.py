@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from growing_rows import make_rules
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
-from packed_rows import FULL, random_values
-from worker_rows import Workers, any_features, any_rows
 
+from growing_rows import make_rules
+from packed_rows import FULL, random_values
 from pvtree.find_split.post import Items, Post
 from pvtree.kernels.wire.messages import PACKED, PLAIN, SPARSE, TRAVELS
+from worker_rows import Workers, any_features, any_rows
 
 SETTINGS = settings(derandomize=True, deadline=None, max_examples=80)
 FORMS = {"plain": PLAIN, "packed": PACKED, "sparse": SPARSE}

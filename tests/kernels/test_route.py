@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from growing_rows import grow_loaded, make_grower, make_rules
 from numpy.testing import assert_array_equal
-from packed_rows import LAYOUTS, as_blocks, pack, random_values
 
+from growing_rows import grow_loaded, make_grower, make_rules
+from packed_rows import LAYOUTS, as_blocks, pack, random_values
 from pvtree.kernels.growing.route import (
     CHUNK,
     add_leaf_values,

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from growing_rows import assert_same, brute_force, grow, make_rules
 from packed_rows import FULL, LAYOUTS, random_values
 

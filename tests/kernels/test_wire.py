@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
-from packed_rows import LAYOUTS, fields_of, histogram, pack, random_values
 
+from packed_rows import LAYOUTS, fields_of, histogram, pack, random_values
 from pvtree.kernels.wire.histograms import (
     add_histogram,
     bits_of_histogram,

@@ -11,17 +11,17 @@ from math import factorial
 import lightgbm
 import numpy as np
 import pytest
-from estimator_samples import ALL, CLASSIFIERS, fitted
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_trees import N_FEATURES, random_model, random_rows, random_tree
 from scipy import sparse
 
 import pvtree
+from estimator_samples import ALL, CLASSIFIERS, fitted
 from pvtree.kernels.predict.trees import find_leaf_naive
 from pvtree.model import Model, Tree
 from pvtree.model.contributions import quadrature
 from pvtree.reading.dask_data import predict_block
+from random_trees import N_FEATURES, random_model, random_rows, random_tree
 
 
 def with_counts(tree: Tree, rng: np.random.Generator, least: int = 1) -> Tree:

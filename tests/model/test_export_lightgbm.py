@@ -11,13 +11,13 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_trees import N_NUMERIC, random_model, random_rows, random_tree
 
 import pvtree
 from pvtree.errors import ModelFileError
 from pvtree.front.cli import main
 from pvtree.model import Model, export_lightgbm
 from pvtree.objectives.losses import predictions
+from random_trees import N_NUMERIC, random_model, random_rows, random_tree
 
 SMALL = {"n_estimators": 6, "min_child_samples": 5, "n_jobs": 1, "random_state": 0}
 N_ROWS = 400

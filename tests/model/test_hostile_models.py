@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from random_trees import chain, random_model
 from test_model import refusal, sealed
 
 import pvtree
@@ -19,6 +18,7 @@ from pvtree.model.contributions import MOST_POINTS, quadrature
 from pvtree.model.export_lightgbm import dump
 from pvtree.model.import_lightgbm import parse_text
 from pvtree.reading.tables import MAX_UNNAMED
+from random_trees import chain, random_model
 
 MOST_BYTES = 200  # of memory for each character of a file; lists of Python's numbers take 36 for each digit and blank
 

@@ -11,12 +11,12 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_trees import random_model, random_rows
 
 import pvtree
 from pvtree.errors import InvalidDataError, ModelFileError
 from pvtree.model import Model
 from pvtree.model.export_lightgbm import dump
+from random_trees import random_model, random_rows
 
 # One test looks at this warning; others read objectives that are not known here.
 pytestmark = pytest.mark.filterwarnings("ignore:What the objective")

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_trees import N_FEATURES, random_model, random_rows
 
 from pvtree.errors import InvalidParameterError, InvalidTypeError, ModelFileError
 from pvtree.model.model import TREE_DTYPES, Model, Tree
+from random_trees import N_FEATURES, random_model, random_rows
 
 LABELS = ("a", "NaN", "", "ü", 0, -3, 2**80, 1.0, -0.0, 5e-324, math.inf, -math.inf, True, False)
 

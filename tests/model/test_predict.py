@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_trees import N_FEATURES, random_model, random_rows, random_tree
 
 from pvtree.errors import InvalidDataError, InvalidParameterError
 from pvtree.kernels.predict.trees import find_leaf_naive
 from pvtree.kernels.team import Team
 from pvtree.model import Model, Tree, predictor
 from pvtree.model.predictor import add_tree
+from random_trees import N_FEATURES, random_model, random_rows, random_tree
 
 # 63 splits are 64 exits, all that fit into a bit set; more are walked below them.
 SIZES = st.lists(st.sampled_from([0, 1, 2, 5, 30, 62, 63, 64, 65, 150]), min_size=1, max_size=5)

@@ -10,10 +10,10 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from estimator_samples import ALL, GBDTS, small
 from numpy.testing import assert_array_equal
 
 import pvtree
+from estimator_samples import ALL, GBDTS, small
 from pvtree.comm import Cluster, base
 from pvtree.comm.traffic import PHASES
 from pvtree.errors import InvalidParameterError, InvalidTypeError

@@ -292,7 +292,7 @@ PEAK = """
 import sys
 from pathlib import Path
 from pvtree import GBDTRegressor, row_ids
-from pvtree.files.parquet import ParquetTable
+from pvtree.reading.parquet import ParquetTable
 
 row_ids.SAMPLE_ROWS = 10_000  # the usual sample would be a third of these rows
 

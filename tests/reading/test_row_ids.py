@@ -3,12 +3,12 @@
 from itertools import pairwise
 
 import numpy as np
-import oracle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
+import oracle
 from pvtree.kernels.team import Team
 from pvtree.reading.row_ids import RowIds
 

@@ -153,6 +153,15 @@ def test_dense_columns_that_exclude_each_other_share_bytes_too(monkeypatch):
         assert GBDTClassifier(**options).fit(dense, y > 0).model_.to_json() == expected
 
 
+def test_bundles_chosen_some_at_a_time_are_the_same(monkeypatch):
+    X, y = one_hot()
+    expected = GBDTRegressor(**settings_of({})).fit(X, y).model_
+    monkeypatch.setattr(bundling, "ENTRIES_AT_ONCE", 50)
+    n_calls, choose = [], bundling.choose_bundles
+    monkeypatch.setattr(bundling, "choose_bundles", lambda *args: n_calls.append(1) or choose(*args))
+    assert GBDTRegressor(**settings_of({})).fit(X, y).model_ == expected and len(n_calls) > 10
+
+
 def test_predictions_are_those_of_the_dense_matrix(monkeypatch):
     for limit in ("DENSE_BYTES", "PREDICTED_BYTES"):
         monkeypatch.setattr(sparse_rows, limit, 4096)  # several blocks

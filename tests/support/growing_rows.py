@@ -6,9 +6,9 @@ from dataclasses import fields
 from typing import Any
 
 import numpy as np
+
 import oracle
 from packed_rows import LAYOUTS, as_blocks, pack
-
 from pvtree.binning.thresholds import block_starts
 from pvtree.growing.grower import Grower
 from pvtree.growing.tree_memory import GrownTree, Rules

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from oracle import bin_values
 
+from oracle import bin_values
 from pvtree.binning.thresholds import choose_own_bins
 from pvtree.kernels.team import Team
 

@@ -7,9 +7,9 @@ from dataclasses import fields
 from types import SimpleNamespace
 
 import numpy as np
+
 import oracle
 from packed_rows import LAYOUTS, as_blocks, fields_of, histogram, pack
-
 from pvtree.binning.thresholds import block_starts
 from pvtree.find_split.post import Items
 from pvtree.find_split.splits import split_dtype

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_trees import random_model
 
 from pvtree.binning.shard import Shard
 from pvtree.binning.thresholds import Thresholds
@@ -25,6 +24,7 @@ from pvtree.parameters.params import Params
 from pvtree.reading.row_ids import RowIds
 from pvtree.training.callbacks import CallbackEnv, EarlyStopException, EvalResult, early_stopping
 from pvtree.training.checkpoint_file import FILE_NAME, PARTIAL, Checkpoint, dump, fingerprint, parse
+from random_trees import random_model
 
 N = 40
 RNG = np.random.default_rng(0)

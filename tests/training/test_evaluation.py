@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
-from estimator_samples import data, fitted, small
 from sklearn.base import clone
 
 import pvtree
+from estimator_samples import data, fitted, small
 from pvtree import as_xgboost
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
 from pvtree.training.callbacks import early_stopping

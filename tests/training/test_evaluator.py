@@ -5,13 +5,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from random_trees import random_model, random_rows
 
 from pvtree.comm.local import run
 from pvtree.kernels.team import Team
 from pvtree.objectives.metrics import CustomMetric, get_metric
 from pvtree.parameters.params import Params
 from pvtree.training.evaluator import EvalSet, Evaluator
+from random_trees import random_model, random_rows
 
 N_ITERATIONS, N_ROWS = 5, 60
 

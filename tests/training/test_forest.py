@@ -6,10 +6,10 @@ import math
 from typing import Any
 
 import numpy as np
-import oracle
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+import oracle
 from pvtree.binning.shard import Part, make_shard
 from pvtree.binning.thresholds import choose_own_bins
 from pvtree.comm.worker import Worker

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from city_table import city_table
 
+from city_table import city_table
 from pvtree import GBDTClassifier, GBDTRanker, GBDTRegressor, RandomForestClassifier
 from pvtree.comm import local
 from pvtree.errors import InvalidDataError, InvalidParameterError

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_trees import N_FEATURES, N_NUMERIC, random_tree
 
 from pvtree.binning.thresholds import Thresholds
 from pvtree.errors import CommunicationError
 from pvtree.model import Tree
 from pvtree.training.tree_bytes import BinnedTree, from_bytes, n_bytes, to_bytes
+from random_trees import N_FEATURES, N_NUMERIC, random_tree
 
 UPPER = np.full((N_FEATURES, 256), np.inf)
 UPPER[:N_NUMERIC, :254] = np.random.default_rng(0).normal(size=(N_NUMERIC, 254)).cumsum(axis=1)

@@ -20,6 +20,7 @@ _LEAST_BUNDLED = 2
 # Dense columns are only bundled where it pays for looking for their zeros: many cells, mostly zero, many to a bundle.
 _LEAST_CELLS = 2**22
 _TRIED_ROWS = 1024
+ENTRIES_AT_ONCE = 2**21  # whose columns are bundled before Python looks for Ctrl-C
 _MOSTLY = 0.8
 _LEAST_OF_DENSE = 8
 
@@ -61,9 +62,11 @@ def bin_sparse(
         usual_bin, n_codes, n_unusual, min_block=max(1, LITTLE_WORK * n_features // max(1, len(values))),
     )  # fmt: skip
     order = np.argsort(-n_unusual, kind="stable")
-    n_bundles = choose_bundles(
-        order, start, rows, entry_bin, usual_bin, n_codes, n_rows, bundle_of, first_code
-    )  # fmt: skip
+    chosen = 0, np.zeros((1, n_rows), np.uint64), np.full(64, N_BINS - 1)
+    cuts = 1 + np.flatnonzero(np.diff(np.cumsum(n_unusual[order]) // ENTRIES_AT_ONCE))
+    for some in np.split(order, cuts):
+        chosen = choose_bundles(some, start, rows, entry_bin, usual_bin, n_codes, bundle_of, first_code, *chosen)
+    n_bundles = max(1, chosen[0])
     is_bundled = n_bundles * _LEAST_BUNDLED <= n_features
     n_columns = n_bundles if is_bundled else n_features
     block_start = block_starts(n_columns, team.n_threads if n_rows * n_columns >= LITTLE_WORK else 1)

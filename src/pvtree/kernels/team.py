@@ -96,3 +96,8 @@ class Team:
             wait(others)
             self._is_stopped = was_stopped
             raise
+
+
+def in_pieces(kernel: Callable[..., Any], n: int, *args: Any) -> None:
+    """``kernel(start, stop, *args)`` for ``n`` places on this thread alone, in several calls if it takes long."""
+    Team(1).for_blocks(kernel, n, *args)

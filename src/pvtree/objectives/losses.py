@@ -14,12 +14,12 @@ from pvtree.kernels.elementary import log
 from pvtree.kernels.objectives import gradients as kernels
 from pvtree.kernels.objectives import metrics as row_losses
 from pvtree.kernels.objectives.ranking import lambdarank_gradients
+from pvtree.kernels.team import Team, in_pieces
 from pvtree.objectives.fixed_point import Term, exact_mean, exact_means, exact_sum
 from pvtree.objectives.queries import Queries
 
 if TYPE_CHECKING:
     from pvtree.comm import Communicator
-    from pvtree.kernels.team import Team
     from pvtree.parameters.params import Params
 
 SMALLEST_PROBABILITY = 1e-15  # a class that does not occur starts at this prior, not at a score of -inf
@@ -88,7 +88,7 @@ class BinaryLogLoss(Loss):
 
     def _losses(self, scores: np.ndarray) -> Term:
         losses = np.empty(self.y.size)
-        row_losses.binary_log_losses(self.y, scores[0], losses)
+        in_pieces(row_losses.binary_log_losses, self.y.size, self.y, scores[0], losses)
         return losses, self.weight
 
 
@@ -109,7 +109,7 @@ class MulticlassLogLoss(Loss):
 
     def _losses(self, scores: np.ndarray) -> Term:
         losses = np.empty(self.y.size)
-        row_losses.multiclass_log_losses(self.y, scores, losses)
+        in_pieces(row_losses.multiclass_log_losses, self.y.size, self.y, scores, losses)
         return losses, self.weight
 
 
@@ -221,13 +221,13 @@ def predictions(objective: str, raw: np.ndarray) -> np.ndarray:
     if objective == "binary":
         out = np.empty((n, 2))
         positive = np.empty(n)
-        kernels.sigmoids(raw.ravel(), positive)
+        in_pieces(kernels.sigmoids, n, raw.ravel(), positive)
         out[:, 0] = 1.0 - positive
         out[:, 1] = positive
         return out
     if objective == "multiclass":
         probabilities = np.empty((raw.shape[1], n))
-        kernels.softmax(0, n, np.ascontiguousarray(raw.T), probabilities)
+        in_pieces(kernels.softmax, n, np.ascontiguousarray(raw.T), probabilities)
         return np.ascontiguousarray(probabilities.T)
     return raw if objective == "classification" or raw.shape[1] > 1 else raw[:, 0]
 

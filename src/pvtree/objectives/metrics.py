@@ -15,6 +15,7 @@ import numpy as np
 from pvtree.comm.agreement import tell
 from pvtree.errors import InvalidParameterError
 from pvtree.kernels.objectives import metrics as kernels
+from pvtree.kernels.team import in_pieces
 from pvtree.objectives.auc import area_under_curve
 from pvtree.objectives.fixed_point import Term, exact_means_of
 from pvtree.objectives.losses import SMALLEST_PROBABILITY, call_with, predictions
@@ -158,7 +159,7 @@ def _absolute_errors(y: np.ndarray, scores: np.ndarray, weight: MaybeArray, _gro
 
 def _binary_log_losses(y: np.ndarray, scores: np.ndarray, weight: MaybeArray, _group: MaybeArray) -> Term:
     losses = np.empty(y.size)
-    kernels.binary_log_losses(y, scores[0], losses)
+    in_pieces(kernels.binary_log_losses, y.size, y, scores[0], losses)
     return losses, weight
 
 
@@ -168,20 +169,20 @@ def _binary_errors(y: np.ndarray, scores: np.ndarray, weight: MaybeArray, _group
 
 def _multi_log_losses(y: np.ndarray, scores: np.ndarray, weight: MaybeArray, _group: MaybeArray) -> Term:
     losses = np.empty(y.size)
-    kernels.multiclass_log_losses(y, scores, losses)
+    in_pieces(kernels.multiclass_log_losses, y.size, y, scores, losses)
     return losses, weight
 
 
 def _multi_errors(y: np.ndarray, scores: np.ndarray, weight: MaybeArray, _group: MaybeArray) -> Term:
     errors = np.empty(y.size)
-    kernels.multiclass_errors(y, scores, errors)
+    in_pieces(kernels.multiclass_errors, y.size, y, scores, errors)
     return errors, weight
 
 
 def _forest_log_losses(y: np.ndarray, probabilities: np.ndarray, weight: MaybeArray, _group: MaybeArray) -> Term:
     losses = np.empty(y.size)
     of_true_class = probabilities[y.astype(np.intp), np.arange(y.size)]
-    kernels.negative_logs(of_true_class, SMALLEST_PROBABILITY, losses)
+    in_pieces(kernels.negative_logs, y.size, of_true_class, SMALLEST_PROBABILITY, losses)
     return losses, weight
 
 

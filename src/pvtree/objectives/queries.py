@@ -6,6 +6,7 @@ import numpy as np
 
 from pvtree.errors import InvalidDataError
 from pvtree.kernels.objectives import ranking
+from pvtree.kernels.team import in_pieces
 
 
 class Queries:
@@ -30,14 +31,14 @@ class Queries:
     def ideal_dcgs(self, level: int) -> np.ndarray:
         """DCG@level of each query's best order."""
         out = np.empty(len(self))
-        ranking.ideal_dcgs(0, len(self), self.bounds, self.label, level, self.discount, out)
+        in_pieces(ranking.ideal_dcgs, len(self), self.bounds, self.label, level, self.discount, out)
         return out
 
     def ndcgs(self, score: np.ndarray, level: int) -> np.ndarray:
         """NDCG@level of each query, 1 where no document is relevant."""
-        self.sort(0, len(self), score)
+        in_pieces(self.sort, len(self), score)
         out = self.ideal_dcgs(level)
-        ranking.ndcgs(0, len(self), self.bounds, self.label, self.order, level, self.discount, out)
+        in_pieces(ranking.ndcgs, len(self), self.bounds, self.label, self.order, level, self.discount, out)
         return out
 
     def weights(self, weight: np.ndarray) -> np.ndarray:

@@ -87,14 +87,14 @@ def lowest_bit(bits):
 
 
 @njit
-def choose_bundles(order, start, rows, entry_bin, usual_bin, n_codes, n_rows, bundle_of, first_code):
+def choose_bundles(
+    order, start, rows, entry_bin, usual_bin, n_codes, bundle_of, first_code, n_bundles, taken, room
+):  # fmt: skip
     """First fit: each column goes to the first bundle none of whose columns is unusual in a row where it is.
 
-    Returns the number of bundles. 64 bundles are looked at together: taken[w, row] has a bit for each of them.
+    Returns the number of bundles, which codes of which rows they have taken, and how many they have left, to go on with
+    other columns. 64 bundles are looked at together: taken[w, row] has a bit for each of them.
     """
-    n_bundles = 0
-    taken = np.zeros((1, n_rows), np.uint64)
-    room = np.full(64, N_BINS - 1)
     for column in order:
         if n_codes[column] == 0:  # usual in all rows: it takes no room in any bundle
             bundle_of[column], first_code[column] = 0, 1
@@ -115,7 +115,10 @@ def choose_bundles(order, start, rows, entry_bin, usual_bin, n_codes, n_rows, bu
             chosen = n_bundles
             n_bundles += 1
             if n_bundles > len(room):
-                more, more_room = np.zeros((2 * len(taken), n_rows), np.uint64), np.full(2 * len(room), N_BINS - 1)
+                more, more_room = (
+                    np.zeros((2 * len(taken), taken.shape[1]), np.uint64),
+                    np.full(2 * len(room), N_BINS - 1),
+                )
                 more[: len(taken)], more_room[: len(room)] = taken, room
                 taken, room = more, more_room
         bundle_of[column], first_code[column] = chosen, N_BINS - room[chosen]
@@ -124,7 +127,7 @@ def choose_bundles(order, start, rows, entry_bin, usual_bin, n_codes, n_rows, bu
         for i in range(start[column], start[column + 1]):
             if entry_bin[i] != usual_bin[column]:
                 taken[chosen // 64, rows[i]] |= bit
-    return max(n_bundles, 1)
+    return n_bundles, taken, room
 
 
 @njit

@@ -29,8 +29,8 @@ def binary_gradients(start, stop, y, score, grad, hess):  # OUT: grad, hess
 
 
 @njit
-def sigmoids(score, out):  # OUT: out
-    for i in range(out.size):
+def sigmoids(start, stop, score, out):  # OUT: out
+    for i in range(start, stop):
         out[i] = sigmoid(score[i])
 
 

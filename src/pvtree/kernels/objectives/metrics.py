@@ -13,22 +13,22 @@ LOW_HALF = np.uint64(0xFFFFFFFF)
 
 
 @njit
-def binary_log_losses(y, score, out):  # OUT: out
-    for i in range(y.size):
+def binary_log_losses(start, stop, y, score, out):  # OUT: out
+    for i in range(start, stop):
         out[i] = softplus(select(y[i] > 0.5, -score[i], score[i]))
 
 
 @njit
-def negative_logs(probability, floor, out):  # OUT: out
-    for i in range(out.size):
+def negative_logs(start, stop, probability, floor, out):  # OUT: out
+    for i in range(start, stop):
         out[i] = -log(select(probability[i] < floor, floor, probability[i]))
 
 
 @njit
-def multiclass_log_losses(y, scores, out):  # OUT: out
+def multiclass_log_losses(start, stop, y, scores, out):  # OUT: out
     top = np.empty(BLOCK_ROWS)
-    for begin in range(0, y.size, BLOCK_ROWS):
-        end = min(begin + BLOCK_ROWS, y.size)
+    for begin in range(start, stop, BLOCK_ROWS):
+        end = min(begin + BLOCK_ROWS, stop)
         largest_scores(begin, end, scores, top)
         total = out[begin:end]
         for i in range(total.size):
@@ -44,11 +44,11 @@ def multiclass_log_losses(y, scores, out):  # OUT: out
 
 
 @njit
-def multiclass_errors(y, scores, out):  # OUT: out
+def multiclass_errors(start, stop, y, scores, out):  # OUT: out
     """1 where another class is predicted; of equal scores the first class wins."""
     true_score = np.empty(BLOCK_ROWS)
-    for begin in range(0, y.size, BLOCK_ROWS):
-        end = min(begin + BLOCK_ROWS, y.size)
+    for begin in range(start, stop, BLOCK_ROWS):
+        end = min(begin + BLOCK_ROWS, stop)
         label = y[begin:end]
         error = out[begin:end]
         for i in range(label.size):
