@@ -28,8 +28,9 @@ def main() -> int:
     import_module("conftest")  # chooses compiled kernels that match the sources, before pvtree is imported
     from session import Session
 
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything is cleaned up
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # everything is cleaned up then too
     print(f"Seed {options.seed}; what goes wrong is saved in {os.path.relpath(SAVED)}.")
+    is_interrupted = False
     with Session(options.seed, SAVED, tell) as session:
         try:
             if options.only is not None:
@@ -37,9 +38,10 @@ def main() -> int:
             else:
                 session.run_for(60 * options.minutes)
         except KeyboardInterrupt:
+            is_interrupted = True
             print("\nInterrupted.")
         print(f"\n{session.table}")
-    return int(session.table.n_wrong > 0)
+    return 1 if session.table.n_wrong else 130 if is_interrupted else 0
 
 
 def tell(progress: str) -> None:

@@ -14,11 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from mpi_memory import remove_shared_memory
+from mpi_memory import note_shared_memory, remove_shared_memory
 
 MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
 MARK = "PVTREE_TEST_JOB"  # in the environment of all processes of a job
 ENDS_WITHIN = 10.0  # seconds, after a rank was lost
+TERMINATES_WITHIN = 3.0  # seconds, until mpiexec is killed
 
 
 @contextmanager
@@ -32,11 +33,21 @@ def started(n_ranks: int, program: str, task: str, folder: Path, *arguments: obj
     try:
         yield process
     finally:
-        for pid in processes_of(folder):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        process.wait()
+        end_job(process, folder)
         remove_shared_memory(folder)
+
+
+def end_job(process: subprocess.Popen, folder: Path) -> None:
+    living = processes_of(folder)
+    if living:
+        note_shared_memory(folder, living)
+        process.terminate()  # mpiexec then removes its files too
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(TERMINATES_WITHIN)
+    for pid in processes_of(folder):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.wait()
 
 
 def processes_of(folder: Path) -> list[int]:
