@@ -13,12 +13,12 @@ import numpy as np
 from pvtree.comm import PHASES, Communicator, PhaseTraffic, Traffic
 from pvtree.comm.traffic import TrafficReport
 from pvtree.find_split import Strategy
-from pvtree.growing import tree_maker as growing
 from pvtree.growing.frontier import Frontier
 from pvtree.growing.layouts import Layout
 from pvtree.kernels.wire.messages import TRAVELS
 from pvtree.parameters.params import Params
 from pvtree.planning.formulas import Growth, Search
+from pvtree.training import boosting, forest
 from pvtree.training import train as ensemble
 
 
@@ -52,7 +52,7 @@ class Record:
 def recording() -> Iterator[Record]:
     """Record the one training that runs inside."""
     record = Record()
-    make_strategy, report = growing.make_strategy, ensemble.report
+    make_strategy, report = boosting.make_strategy, ensemble.report
 
     def make(params: Params, comm: Communicator) -> Strategy | Recorder:
         strategy = make_strategy(params, comm)
@@ -62,7 +62,11 @@ def recording() -> Iterator[Record]:
         record.sent[comm.rank] = comm.traffic - before_trees
         return report(comm, before_trees, *rest)
 
-    with patch.object(growing, "make_strategy", make), patch.object(ensemble, "report", note_and_report):
+    with (
+        patch.object(boosting, "make_strategy", make),
+        patch.object(forest, "make_strategy", make),
+        patch.object(ensemble, "report", note_and_report),
+    ):
         yield record
 
 
@@ -76,7 +80,7 @@ class Recorder:
         return getattr(self.strategy, name)
 
     def begin_tree(self, frontier: Frontier) -> None:
-        self.record.layout = frontier.memory.layout
+        self.record.layout = frontier.layout
         self.searches: list[Search] = []
         self.moves: list[list[int]] = []
         self.words_of_pairs = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]  # (parents, words of both children)
@@ -89,11 +93,11 @@ class Recorder:
         if merging is None:
             self.searches.append(Search(n_open))
             return
-        items, layout = merging.before, frontier.memory.layout
+        items, layout = merging.before, frontier.layout
         travels = items.parent == TRAVELS
-        row = np.repeat(np.arange(frontier.n_rows), np.diff(items.start))[travels]
-        bins = np.bincount(row, frontier.memory.data.n_bins[items.feature[travels]] + 1, frontier.n_rows)
-        is_wide = frontier.memory.nodes["n_rows"][frontier.row_node] > layout.capacity
+        row = np.repeat(np.arange(frontier.n_nodes), np.diff(items.start))[travels]
+        bins = np.bincount(row, frontier.n_bins[items.feature[travels]] + 1, frontier.n_nodes)
+        is_wide = frontier.row_counts > layout.capacity
         self.searches.append(Search(n_open, int(bins[~is_wide].sum()), int(bins[is_wide].sum())))
         words = (bins * np.where(is_wide, layout.n_fields, layout.n_planes)).astype(np.int64)
         if len(frontier.pairs):
@@ -102,14 +106,14 @@ class Recorder:
 
     def mark_sides(self, frontier: Frontier, parents: np.ndarray) -> None:
         if not hasattr(self.strategy, "merging"):
-            n_rows = (frontier.memory.nodes["stop"] - frontier.memory.nodes["start"])[parents]
+            n_rows = (frontier.nodes["stop"] - frontier.nodes["start"])[parents]
             owner = frontier.owner_of_split(parents)
             self.moves.append(np.bincount(owner, n_rows, frontier.n_workers).astype(int).tolist())
         self.strategy.mark_sides(frontier, parents)
 
     def finish_tree(self, frontier: Frontier, is_split: np.ndarray) -> None:
         speculation = self.record.speculation
-        n_made, n_kept = int((frontier.memory.nodes["left_child"][: frontier.n_made] > 0).sum()), int(is_split.sum())
+        n_made, n_kept = int((frontier.nodes["left_child"][: frontier.n_made] > 0).sum()), int(is_split.sum())
         speculation.n_made += n_made
         speculation.n_dropped += n_made - n_kept
         for parents, words in self.words_of_pairs:

@@ -27,10 +27,10 @@ from pvtree.binning.shard import Shard
 from pvtree.binning.thresholds import Thresholds, block_starts
 from pvtree.comm import Communicator, local
 from pvtree.find_split import voting
-from pvtree.find_split.merging import Elected
 from pvtree.find_split.voting import Voting
 from pvtree.growing.frontier import Frontier
 from pvtree.growing.frontier_grower import FrontierGrower
+from pvtree.growing.frontier_records import Elected
 from pvtree.growing.layouts import Layout, class_layout, gradient_layout
 from pvtree.growing.tree_memory import GrownTree, Rules
 from pvtree.kernels.constants import BLOCK, ENTROPY, GRADIENT, N_BINS

@@ -27,13 +27,13 @@ from pvtree.comm import Communicator, local
 from pvtree.errors import CommunicationError, DivergedError
 from pvtree.find_split import Strategy, voting
 from pvtree.find_split.exchange import Exchange
-from pvtree.find_split.merging import Elected
-from pvtree.growing import tree_maker as growing
 from pvtree.growing.frontier import Frontier
+from pvtree.growing.frontier_records import Elected
 from pvtree.growing.tree_memory import TreeMemory
 from pvtree.model import Model, Tree
 from pvtree.parameters.params import Params
 from pvtree.reading.row_ids import RowIds
+from pvtree.training import boosting, forest
 from pvtree.training.train import Job, Trained, train, train_worker
 from small_data import KINDS, categories_of, make_columns
 
@@ -344,7 +344,7 @@ def depth_of(tree: Tree) -> int:
 def counted_rounds() -> Iterator[list[tuple[int, int]]]:
     """(rounds, collectives) of each tree, as worker 0 sees them."""
     seen: list[tuple[int, int]] = []
-    make = growing.make_strategy
+    make = boosting.make_strategy
 
     def make_counted(params: Params, comm: Communicator) -> Strategy:
         strategy = make(params, comm)
@@ -367,7 +367,7 @@ def counted_rounds() -> Iterator[list[tuple[int, int]]]:
         strategy.begin_tree, strategy.find_splits, strategy.finish_tree = begin, find, finish  # type: ignore[method-assign]
         return strategy
 
-    with patch.object(growing, "make_strategy", make_counted):
+    with patch.object(boosting, "make_strategy", make_counted), patch.object(forest, "make_strategy", make_counted):
         yield seen
 
 

@@ -14,7 +14,7 @@ from numpy.testing import assert_array_equal
 from pvtree.comm import Communicator, Solo, local
 from pvtree.errors import DivergedError
 from pvtree.find_split.exchange import SEAL_BYTES, Exchange
-from pvtree.find_split.splits import split_dtype
+from pvtree.growing.frontier_records import split_dtype
 
 SETTINGS = settings(derandomize=True, deadline=None, max_examples=40)
 

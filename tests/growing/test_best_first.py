@@ -23,7 +23,7 @@ from pvtree.find_split.serial import Serial
 from pvtree.growing.frontier_grower import FrontierGrower
 from pvtree.growing.tree_memory import GrownTree
 from pvtree.kernels.growing import frontier as kernels
-from pvtree.kernels.growing.records import NODE
+from pvtree.kernels.growing.records import NODE, TREE, fill_record
 from pvtree.kernels.team import Team
 from worker_rows import Workers, any_rows, as_set
 
@@ -298,11 +298,11 @@ def test_nodes_draw_the_same_features_however_columns_are_spread(seed: int, n_sa
     bounds = np.sort(np.append(rng.integers(0, n_features + 1, n_workers - 1), [0, n_features]))
     for first, stop in pairwise(bounds):
         allowed = np.full((len(paths), stop - first), 7, np.uint8)
+        chosen = np.empty((len(paths), n_sampled), np.int64)
+        values = {"allowed": allowed, "chosen": chosen, "n_evaluated": len(paths), "n_features": stop - first}
+        record = fill_record(TREE, {**values, "first_feature": first, "n_sampled": n_sampled, "key": key})
         given = tree_features.copy()
-        kernels.draw_features(
-            0, len(paths), row_node, first, given, n_sampled, np.uint64(key), nodes, np.empty((9, 0), np.uint64),
-            np.empty((0, 0), np.uint64), allowed,
-        )  # fmt: skip
+        kernels.draw_features(row_node, given, record, nodes)
         assert_array_equal(allowed, expected[:, first:stop])
         assert_array_equal(given, tree_features)
 
@@ -359,10 +359,11 @@ def test_rows_go_to_the_side_that_their_bins_say(seed: int, name: str, first_fea
         sides[parent] = np.isin(column, left) if feature in (3, 17) else ordered
         planes = memory.planes[buffer, start:stop] if memory.planes.size else np.zeros(stop - start)
         before[parent] = np.stack([rows, memory.words[buffer, start:stop], planes], axis=1)
-    kernels.mark_rows(0, 3, parents, first_feature, frontier.tree, nodes)
+    frontier.record["first_feature"] = first_feature
+    kernels.mark_rows(0, 3, parents, frontier.record, nodes)
     for parent, start, stop in zip(parents, bounds[:-1], bounds[1:], strict=True):
         assert_array_equal(memory.arrays["side"][start:stop], sides[parent])
-    kernels.scatter_rows(0, 3, parents, frontier.tree, nodes)
+    kernels.scatter_rows(0, 3, parents, frontier.record, nodes)
     for parent in parents:
         start, stop, buffer = nodes[parent]["start"], nodes[parent]["stop"], 1 - nodes[parent]["buffer"]
         left, right = nodes[10 + 2 * parent], nodes[11 + 2 * parent]

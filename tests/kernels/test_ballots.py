@@ -17,7 +17,6 @@ import oracle
 from growing_rows import make_rules
 from packed_rows import random_values
 from pvtree.find_split import voting
-from pvtree.kernels.growing.records import NODE
 from pvtree.kernels.wire import ballots as kernels
 from worker_rows import Workers, any_rows, brute_rules, brute_values
 
@@ -55,23 +54,16 @@ def test_a_ballot_has_the_best_features(
     gains = rng.integers(1, n_levels + 1, (n_rows, n_features)) / 7.0
     gains[rng.random(gains.shape) < rng.choice([0.0, 0.3, 0.9])] = -np.inf
     allowed = (rng.random(gains.shape) < rng.choice([0.4, 1.0])).astype(np.uint8)
-    nodes = np.zeros(3 * n_rows, NODE)
-    nodes["is_open"] = rng.random(len(nodes)) < 0.8
-    row_node = rng.permutation(len(nodes))[:n_rows]
+    votes = rng.random(n_rows) < 0.8
     ballots = np.full((n_rows, k), 7, dtype)
-    kernels.top_k(0, n_rows, row_node, nodes, gains, allowed, no_vote(dtype), ballots)
-    expected = [
-        naive_ballot(gains[row], allowed[row], nodes["is_open"][row_node[row]], k, no_vote(dtype))
-        for row in range(n_rows)
-    ]
+    kernels.top_k(0, n_rows, votes, gains, allowed, no_vote(dtype), ballots)
+    expected = [naive_ballot(gains[row], allowed[row], votes[row], k, no_vote(dtype)) for row in range(n_rows)]
     assert_array_equal(ballots, expected)
 
 
 def test_only_the_rows_asked_for_are_filled_in() -> None:
-    nodes = np.zeros(4, NODE)
-    nodes["is_open"] = 1
     ballots = np.full((4, 1), 9, np.uint16)
-    kernels.top_k(1, 3, np.arange(4), nodes, np.ones((4, 2)), np.ones((4, 2), np.uint8), 65535, ballots)
+    kernels.top_k(1, 3, np.ones(4, bool), np.ones((4, 2)), np.ones((4, 2), np.uint8), 65535, ballots)
     assert ballots[:, 0].tolist() == [9, 0, 0, 9]
 
 
@@ -218,13 +210,11 @@ def test_features_beyond_the_short_ballots() -> None:
 @pytest.mark.parametrize(("n_features", "dtype"), [(65_534, np.uint16), (65_535, np.uint32)])
 def test_ballots_are_as_short_as_the_features_allow(n_features: int, dtype: Any) -> None:
     """Two bytes, as long as one number is left that is no feature."""
-    nodes = np.zeros(1, NODE)
-    nodes["is_open"] = 1
     gains = np.full((1, n_features), -np.inf)
     gains[0, -1] = 1.0
     frontier: Any = SimpleNamespace(
-        n_rows=1, n_features=n_features, is_open=np.array([True]), row_node=np.zeros(1, np.int64),
-        memory=SimpleNamespace(nodes=nodes), allowed=np.ones((1, n_features), np.uint8), local_gains=lambda *_: gains,
+        n_nodes=1, n_features=n_features, is_open=np.array([True]), allowed=np.ones((1, n_features), np.uint8),
+        local_gains=lambda *_: gains,
     )  # fmt: skip
     ballots = voting.top_k(frontier, 2)
     assert ballots.dtype == dtype

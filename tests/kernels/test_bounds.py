@@ -16,7 +16,7 @@ import oracle
 from growing_rows import make_rules
 from packed_rows import FULL, random_values
 from pvtree.find_split.bounds import Bounds
-from pvtree.find_split.merging import Elected
+from pvtree.growing.frontier_records import Elected
 from pvtree.kernels.bounds import wire as bound_wire
 from pvtree.kernels.bounds.local import NO_HESSIAN
 from worker_rows import Workers, any_rows, brute_rules, brute_values

@@ -15,8 +15,8 @@ from growing_rows import make_rules
 from packed_rows import FULL, random_values
 from pvtree.comm import Communicator, local
 from pvtree.find_split.exchange import Exchange
-from pvtree.find_split.merging import Elected, Merging
-from pvtree.find_split.post import Items
+from pvtree.find_split.merging import Merging
+from pvtree.growing.frontier_records import Elected, Items
 from pvtree.growing.tree_memory import Rules
 from pvtree.kernels.wire.merge import place_items, plan_items
 from pvtree.kernels.wire.messages import PACKED, PLAIN, SPARSE, TRAVELS

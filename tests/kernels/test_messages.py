@@ -12,7 +12,8 @@ from numpy.testing import assert_array_equal
 
 from growing_rows import make_rules
 from packed_rows import FULL, random_values
-from pvtree.find_split.post import Items, Post
+from pvtree.find_split.post import HistogramMessages
+from pvtree.growing.frontier_records import Items
 from pvtree.kernels.wire.messages import PACKED, PLAIN, SPARSE, TRAVELS
 from worker_rows import Workers, any_features, any_rows
 
@@ -43,7 +44,7 @@ def exchange(
     """Write, carry over and read all messages, and check what owners then have; returns the bytes from and to each."""
     all_items = [workers.items(rank, start, feature, parent) for rank in range(workers.size)]
     posts = [
-        Post(frontier, items, workers.owner, form, rank, workers.size)
+        HistogramMessages(frontier, items, workers.owner, form, rank, workers.size)
         for rank, (frontier, items) in enumerate(zip(workers, all_items, strict=True))
     ]
     sent = [post.write() for post in posts]
@@ -52,7 +53,7 @@ def exchange(
     for frontier in workers:  # histograms were only kept to write messages
         a = frontier.memory.arrays
         assert (frontier.memory.nodes["slot"][: frontier.n_made] == -1).all()
-        assert_array_equal(a["free_slots"][:, -1], [a["n_narrow_slots"], a["n_wide_slots"]])
+        assert_array_equal(a["n_free"], [a["n_narrow_slots"], a["n_wide_slots"]])
     for rank, items in enumerate(all_items):
         untouched = np.ones(len(items.arena), bool)
         for row, node in enumerate(workers.row_node):

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from naive_kernels import message_words
 from pvtree.kernels.bounds.rounded_bound import bound_of_intervals, rounding_unit
-from pvtree.kernels.bounds.rounded_sums import add_exact, add_rounded, most_bits, put_rounded, rounded_scratch
+from pvtree.kernels.bounds.rounded_sums import SCRATCH_SHAPE, add_exact, add_rounded, most_bits, put_rounded
 from pvtree.kernels.bounds.rounding_grid import ROUNDS, Grid, make_grid
 from pvtree.kernels.elementary import log
 from pvtree.kernels.wire.bits import put_bits
-from pvtree.kernels.wire.histograms import from_bytes, max_bits, message_words, put_histogram, to_bytes, wire_scratch
+from pvtree.kernels.wire.histograms import from_bytes, max_bits, put_histogram, to_bytes, wire_scratch
 
 int64 = np.int64
 SETTINGS = settings(derandomize=True, deadline=None, database=None, max_examples=60)
@@ -55,7 +56,7 @@ def empty_intervals(n_features: int) -> list[np.ndarray]:
 
 def send(sums: Sums, slope: float, unit: float, grid: Grid, intervals: list[np.ndarray], first_bit: int = 0) -> int:
     """Through bytes, from dirty words at any bit; returns the bits."""
-    n, scratch = int64(len(sums.n_bins)), rounded_scratch()
+    n, scratch = int64(len(sums.n_bins)), np.zeros(SCRATCH_SHAPE, int64)
     out = message_words(first_bit + int(most_bits(n)))
     out[:] = np.random.default_rng(1).integers(0, 2**64, len(out), np.uint64)
     args = (sums.n_bins, n, slope, grid.step * unit, grid.levels)
@@ -155,7 +156,14 @@ def test_broken_messages_are_read_without_harm():
         for _ in range(50):
             data = rng.integers(0, 2**64, size, np.uint64) >> np.uint64(rng.integers(0, 64))
             n_bins, args = np.full(4, 255), (int64(4), 0.2, 3.0, ROUNDS[0].levels)
-            add_rounded(data, int64(rng.integers(0, 200)), n_bins, *args, *(r[4:8] for r in room), rounded_scratch())
+            add_rounded(
+                data,
+                int64(rng.integers(0, 200)),
+                n_bins,
+                *args,
+                *(r[4:8] for r in room),
+                np.zeros(SCRATCH_SHAPE, int64),
+            )
     for values in room:
         assert (values[:4] == 7).all() and (values[8:] == 7).all()
 

@@ -8,18 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
+from naive_kernels import message_words
 from packed_rows import LAYOUTS, fields_of, histogram, pack, random_values
 from pvtree.growing.layouts import Layout
-from pvtree.kernels.wire.histograms import bits_of_histogram, from_bytes, message_words, to_bytes, wire_scratch
-from pvtree.kernels.wire.rows import (
-    MOST_ROWS,
-    add_rows,
-    arrange_rows,
-    bits_of_rows,
-    max_bits_of_rows,
-    put_rows,
-    rows_scratch,
-)
+from pvtree.kernels.constants import MAX_CAPACITY
+from pvtree.kernels.wire.histograms import from_bytes, max_bits, put_histogram, to_bytes, wire_scratch
+from pvtree.kernels.wire.rows import add_rows, arrange_rows, bits_of_rows, max_bits_of_rows, put_rows, rows_scratch
 
 int64 = np.int64
 SETTINGS = settings(derandomize=True, deadline=None, max_examples=100)
@@ -101,7 +95,7 @@ def test_any_sequence_of_nodes_adds_up_to_its_histograms(message: list[Node], fi
 @pytest.mark.parametrize("name", ["gradient real", "gradient constant", "9 classes copies"])
 def test_as_many_rows_as_the_form_takes(name: str) -> None:
     rng = np.random.default_rng(3)
-    values = random_values(name, int(MOST_ROWS), rng)
+    values = random_values(name, MAX_CAPACITY, rng)
     check_message([Node(name, values, rng.integers(0, 256, (2, len(values))), np.array([255, 255]))])
 
 
@@ -134,9 +128,10 @@ def test_few_rows_take_fewer_bytes_than_their_histograms(n_rows: int, share: flo
     rng = np.random.default_rng(n_rows)
     examples = [logistic_node(n_rows, 8, rng) for _ in range(8)]
     as_rows = sum(bits_of(node) for node in examples)
-    shape, scratch = (int64(1), int64(3), int64(255)), wire_scratch(1)
+    out, scratch = message_words(int(max_bits(int64(3), int64(255)))), wire_scratch(1)
     items = [item.reshape(-1) for node in examples for item in node.histograms()]
-    as_histograms = sum(bits_of_histogram(item, *shape, scratch) for item in items)
+    shape = (int64(1), int64(3), int64(255))
+    as_histograms = sum(put_histogram(item, *shape, out, int64(0), scratch) for item in items)
     assert as_rows / 8 < ceiling * len(items)
     assert as_rows < share * as_histograms
 

@@ -17,7 +17,7 @@ from scipy import sparse
 
 import pvtree
 from estimator_samples import ALL, CLASSIFIERS, fitted
-from pvtree.kernels.predict.trees import find_leaf_naive
+from naive_kernels import find_leaf_naive
 from pvtree.model import Model, Tree
 from pvtree.model.contributions import quadrature
 from pvtree.reading.dask_data import predict_block

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from naive_kernels import find_leaf_naive
 from pvtree.errors import InvalidDataError, InvalidParameterError
-from pvtree.kernels.predict.trees import find_leaf_naive
 from pvtree.kernels.team import Team
 from pvtree.model import Model, Tree, predictor
 from pvtree.model.predictor import add_tree

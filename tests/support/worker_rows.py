@@ -11,9 +11,8 @@ import numpy as np
 import oracle
 from packed_rows import LAYOUTS, as_blocks, fields_of, histogram, pack
 from pvtree.binning.thresholds import block_starts
-from pvtree.find_split.post import Items
-from pvtree.find_split.splits import split_dtype
 from pvtree.growing.frontier import Frontier
+from pvtree.growing.frontier_records import Items, split_dtype
 from pvtree.growing.tree_memory import Rules
 from pvtree.kernels.constants import ENTROPY
 from pvtree.kernels.team import Team
@@ -123,12 +122,12 @@ class Workers:
         """Items as worker ``rank`` sees them, all of which travel unless ``parent`` says otherwise."""
         frontier = self.frontiers[rank]
         parent = np.full(len(feature), TRAVELS) if parent is None else parent
-        n_rows = frontier.memory.nodes["n_rows"][frontier.row_node]
+        n_rows = frontier.row_counts
         place = np.empty(len(feature), np.int64)
         layout = self.layout
         size = place_items(
             rank, self.owner, n_rows, layout.capacity, layout.n_planes, layout.n_fields,
-            frontier.memory.arrays["stride"], start, feature, place,
+            frontier.stride, start, feature, place,
         )  # fmt: skip
         arena = np.full(size, -1)
         return Items(start, feature, parent, np.full(len(feature), -1), place, n_rows > layout.capacity, arena)
@@ -139,7 +138,7 @@ class Workers:
 
     def kept(self, items: Items, item: int, node: int) -> np.ndarray:
         """(n_fields, n_bins + 1) of an item in its owner's arena, decoded bin by bin."""
-        layout, stride = self.layout, self.frontiers[0].memory.arrays["stride"]
+        layout, stride = self.layout, self.frontiers[0].stride
         n_used = self.n_bins[items.feature[item]] + 1
         n_words = layout.n_fields if len(self.rows_of[node]) > layout.capacity else layout.n_planes
         words = items.arena[items.place[item] :][: n_words * stride].reshape(n_words, stride)[:, :n_used]

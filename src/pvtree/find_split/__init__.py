@@ -1,4 +1,4 @@
-"""How the best splits of a frontier are found, and how rows learn their side: one file for each strategy."""
+"""How the best splits of a frontier are found, and how rows learn their side: one file per strategy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Strategy", "Votes", "make_strategy"]
 
 def make_strategy(params: Params, comm: Communicator) -> Strategy:
     """The strategy of ``params.tree_learner``."""
-    if params.tree_learner in ("serial", *SEPARATE_LEARNERS):  # these give every worker trees of its own
+    if params.tree_learner in ("serial", *SEPARATE_LEARNERS):  # separate learners give every worker its own trees
         return Serial()
     if params.tree_learner == "attribute":
         return Attribute(comm)

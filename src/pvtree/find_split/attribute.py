@@ -1,4 +1,4 @@
-"""Attribute-parallel: columns are spread over workers, and the winner's owner sends each row's side as a bit."""
+"""Attribute-parallel: columns are spread over workers, and the owner of the winning column sends a bit for each row."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 
 from pvtree.comm import Communicator
 from pvtree.find_split.splits import agree_on_best
-from pvtree.find_split.strategy import Together
+from pvtree.find_split.strategy import ParallelStrategy
 
 if TYPE_CHECKING:
     from pvtree.growing.frontier import Frontier
 
 
-class Attribute(Together):
-    """Every worker has all rows of its columns. Traffic grows with the rows: one bit each, for every level."""
+class Attribute(ParallelStrategy):
+    """Every worker has all rows of its columns. Traffic grows with the number of rows: a bit per row and level."""
 
     def __init__(self, comm: Communicator) -> None:
         super().__init__(comm)
@@ -25,7 +25,7 @@ class Attribute(Together):
         agree_on_best(frontier, self.exchange)
 
     def mark_sides(self, frontier: Frontier, parents: np.ndarray) -> None:
-        """Mark what this worker's columns decide, and hear the rest from the other owners."""
+        """Mark the sides that this worker's columns decide, and receive the rest from the other owners."""
         owner = frontier.owner_of_split(parents)
         rank = self.exchange.comm.rank
         frontier.mark_sides(parents[owner == rank])

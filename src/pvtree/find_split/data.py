@@ -1,6 +1,6 @@
-"""Data-parallel: rows are spread, and the full-grained histograms of all attributes are merged.
+"""Data-parallel: rows are spread over workers, and the histograms of all attributes are merged.
 
-With ``tree_learner="quantized"`` the same on a tenth of the bins, which coarsening.py makes: another baseline.
+``tree_learner="quantized"``, another baseline, does the same on the tenth of the bins that coarsening.py leaves.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 from pvtree.comm import Communicator
 from pvtree.find_split.merging import Merging
 from pvtree.find_split.splits import agree_on_best
-from pvtree.find_split.strategy import Together
+from pvtree.find_split.strategy import ParallelStrategy
 from pvtree.kernels.wire.messages import PLAIN, SPARSE
 
 if TYPE_CHECKING:
     from pvtree.growing.frontier import Frontier
 
 
-class Data(Together):
-    """Each worker owns the merged histograms of a share of the features, and scans them."""
+class Data(ParallelStrategy):
+    """Each worker merges and searches the histograms of its share of the features."""
 
     def __init__(self, comm: Communicator, packs: bool) -> None:
         super().__init__(comm)

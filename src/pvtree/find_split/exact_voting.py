@@ -1,8 +1,4 @@
-"""Exact voting: PV-Tree's election, and a proof for every split that no other attribute has a better one.
-
-The outcome is the sequential tree, bit for bit. The paper shows that an election probably contains the best attribute;
-here every attribute outside it is either ruled out by a bound or merged as well (docs/exact-voting.md).
-"""
+"""Exact voting: PV-Tree's election, and a proof for every split that no other attribute has a better one."""
 
 from __future__ import annotations
 
@@ -13,23 +9,27 @@ import numpy as np
 from pvtree.comm import Communicator
 from pvtree.find_split.bounds import Bounds
 from pvtree.find_split.certificates import Certificate
-from pvtree.find_split.merging import Elected
 from pvtree.find_split.proof import Proof
 from pvtree.find_split.splits import agree_on_best
 from pvtree.find_split.top_k_by_level import TopKByLevel
 from pvtree.find_split.voting import Voting, elect, top_k
+from pvtree.growing.frontier_records import Elected
 from pvtree.kernels.bounds.rounding_grid import ROUNDS
 
 if TYPE_CHECKING:
     from pvtree.growing.frontier import Frontier
 
-# Attributes in doubt are merged in batches, those of the largest bounds first: one of them may win and settle the rest.
-# So many of each owner.
+# The outcome is the sequential tree, bit for bit. The paper shows that an election probably contains the best
+# attribute; here every other attribute is either ruled out by a bound or merged as well (docs/exact-voting.md).
+
+# Attributes in doubt are merged in batches, those with the largest bounds first: one of them may win and settle the
+# rest. The first batch has this many of each owner, every further one so many times as many.
 _FIRST_BATCH, _GROWTH = 1, 8
-# A node with so few rows for each worker merges everything: that is shorter than bounds and the doubts they leave.
-# So do the descendants of a node that came to merge such a share of its attributes: with fewer rows they know even
-# less.
+# A node with at most this many rows per worker merges everything, which is shorter than bounds and the doubts they
+# leave. So do the descendants of a node that had to merge more than this share of its attributes: with fewer rows they
+# know even less.
 _SMALL, _MOST_OF_ALL = 2, 0.5
+# How a node's split was proven.
 _UNVOTED, _AT_ONCE, _ROUNDED, _MERGED = range(4)
 _UNKNOWN = -1
 
@@ -37,8 +37,8 @@ _UNKNOWN = -1
 class ExactVoting(Voting):
     """Votes like ``Voting``; then proves the elected winners the best, or finds the better ones.
 
-    Proofs wait until a node is about to be split. Most of the others never need one: whatever their best split is, it
-    gains too little to be among the leaf budget's.
+    A proof waits until its node is about to be split. Most other nodes never need one: whatever their best split is, it
+    gains too little for the leaf budget.
     """
 
     def __init__(self, comm: Communicator, top_k: int | str, election_size: float, packs: bool) -> None:
@@ -52,16 +52,16 @@ class ExactVoting(Voting):
         self.known = NodesKnown(len(range(self.exchange.comm.rank, frontier.n_features, self.exchange.comm.size)))
         self.n_rounded, self.n_extra = 0, 0
         self.bound_bytes, self.rounded_bytes, self.extra_bytes = 0, 0, 0
-        self.sent_before: list[int] = []  # by level: all that this worker had sent when it began
+        self.sent_before: list[int] = []  # by level: bytes that this worker had sent before it
         self.n_open_by_level: list[int] = []
         self.ballots: list[tuple[np.ndarray, np.ndarray]] = []  # (nodes, all workers' ballots): a proof may come later
 
     def find_splits(self, frontier: Frontier) -> None:
-        """PV-Tree_FindBestSplit for every open node at once, and bounds of what it does not look at."""
+        """PV-Tree_FindBestSplit for every open node at once, and bounds of the attributes that it leaves out."""
         self.set_top_k(self.by_level[len(self.sent_before)])
         self.sent_before.append(self.exchange.comm.traffic.total().bytes)
         self.n_open_by_level.append(int(frontier.is_open.sum()))
-        self.known.make_room(len(frontier.memory.nodes))
+        self.known.make_room(frontier.n_node_room)
         if frontier.n_allowed <= self.n_elected:
             super().find_splits(frontier)
             self.known.how[frontier.row_node] = _UNVOTED
@@ -74,7 +74,7 @@ class ExactVoting(Voting):
         elected = elect(all_ballots, self.n_elected, frontier, rows)
         elected = with_all_of(frontier, merges_all, elected)
         self.exchange.decide(elected.start, elected.feature)
-        # Merge the elected histograms. Bounds of all other attributes travel along.
+        # Merge the elected histograms. The bounds of all other attributes travel in the same messages.
         bounds = Bounds(frontier, elected, self.exchange.comm)
         messages = bounds.write()
         self.bound_bytes += sum(len(each) for each in messages)
@@ -97,17 +97,18 @@ class ExactVoting(Voting):
         return len(nodes) > 0 and self._prove(frontier, nodes)
 
     def _merges_all(self, frontier: Frontier) -> np.ndarray:
-        """By row: nodes that merge everything, because a vote would not save bytes."""
+        """By row: whether the node merges everything, because a vote would not save bytes."""
         is_hopeless = self.known.is_hopeless
         if len(frontier.pairs):
             is_hopeless[frontier.row_node] = np.repeat(is_hopeless[frontier.pairs], 2)
-        is_small = frontier.memory.nodes["n_rows"][frontier.row_node] <= _SMALL * self.exchange.comm.size
+        is_small = frontier.row_counts <= _SMALL * self.exchange.comm.size
         return frontier.is_open & (is_small | is_hopeless[frontier.row_node])
 
     def _prove(self, frontier: Frontier, nodes: np.ndarray) -> bool:
-        """Rule out every attribute that was not elected at these nodes, or merge it; whether that changed a split."""
+        """Rule out or merge every attribute that was not elected at these nodes; returns whether a split changed."""
         how = np.full(len(nodes), _AT_ONCE)
-        before, sent = frontier.memory.nodes[nodes], self._sent_for_proofs()
+        gains, features = frontier.gains_of(nodes), frontier.features_of(nodes)
+        sent = self._sent_for_proofs()
         with frontier.looking_at(nodes):
             proof = Proof(frontier, self.known.upper[nodes], self.known.smallest[nodes], self.exchange)
             for grid in ROUNDS:
@@ -122,13 +123,12 @@ class ExactVoting(Voting):
             self._settle(frontier, proof, how)
             self.extra_bytes += self._sent_for_proofs() - sent
         self.known.how[nodes] = how
-        after = frontier.memory.nodes[nodes]
-        self.known.is_missed[nodes] = after["feature"] != before["feature"]
-        return bool((after["gain"] != before["gain"]).any())
+        self.known.is_missed[nodes] = frontier.features_of(nodes) != features
+        return bool((frontier.gains_of(nodes) != gains).any())
 
     def _settle(self, frontier: Frontier, proof: Proof, how: np.ndarray) -> None:
-        """Merge what is still in doubt, until nothing is."""
-        n_each, n_merged = _FIRST_BATCH, np.zeros(frontier.n_rows, np.int64)
+        """Merge attributes that are still in doubt, until none is."""
+        n_each, n_merged = _FIRST_BATCH, np.zeros(frontier.n_nodes, np.int64)
         while True:
             more = proof.most_doubtful(n_each)
             if len(more.feature) == 0:
@@ -149,10 +149,10 @@ class ExactVoting(Voting):
         return self.exchange.comm.traffic["proofs"].bytes
 
     def finish_tree(self, frontier: Frontier, is_split: np.ndarray) -> None:
-        for nodes, ballots in self.ballots:  # only now is it known which feature is the best of each node
+        for nodes, ballots in self.ballots:  # only now the best feature of each node is known
             self._note_votes(frontier, nodes, ballots)
         super().finish_tree(frontier, is_split)
-        self.known.make_room(len(is_split))  # a root that cannot be split was never looked at
+        self.known.make_room(len(is_split))  # a root that cannot be split was never evaluated
         comm, known, is_split = self.exchange.comm, self.known, is_split == 1
         unvoted, at_once, rounded, merged = np.bincount(known.how[: len(is_split)][is_split], minlength=4).tolist()
         sent_by_level = np.diff([*self.sent_before, comm.traffic.total().bytes])
@@ -170,14 +170,14 @@ class ExactVoting(Voting):
 
 
 class NodesKnown:
-    """What is known about each node of a growing tree."""
+    """What a worker knows about each node of a growing tree."""
 
     def __init__(self, n_own: int) -> None:
-        self.upper = np.empty((0, n_own))  # what each of this worker's features may gain: see proof.py
+        self.upper = np.empty((0, n_own))  # the most that each of this worker's features may gain: see proof.py
         self.smallest = np.empty(0, np.int64)  # the smallest hessian of its rows
         self.how = np.empty(0, np.int64)  # how its split was proven
         self.is_missed = np.empty(0, bool)  # whether the best feature had not been elected
-        self.is_hopeless = np.empty(0, bool)  # whether too much was in doubt to vote on its descendants
+        self.is_hopeless = np.empty(0, bool)  # whether voting on its descendants would not pay
 
     def make_room(self, n_nodes: int) -> None:
         more = max(0, n_nodes - len(self.how))
@@ -188,7 +188,7 @@ class NodesKnown:
 
 
 def with_all_of(frontier: Frontier, rows: np.ndarray, elected: Elected) -> Elected:
-    """The election, and all that these rows may use; an attribute that nobody named has no votes."""
+    """Add to an election all that these rows may use; an attribute that nobody named has no votes."""
     if not rows.any():
         return elected
     votes = np.where(frontier.allowed & rows[:, None], 0, -1)
@@ -214,11 +214,11 @@ class AuditedVoting(ExactVoting):
             Voting.find_splits(self, frontier)
 
     def confirm(self, frontier: Frontier, nodes: np.ndarray, is_end: bool) -> bool:
-        """Nodes that are not split need no proof: nobody acts on it."""
+        """As ``ExactVoting``, but without proofs for nodes that are not split: nobody would act on them."""
         return self.is_audited and super().confirm(frontier, nodes, is_end=False)
 
     def _merges_all(self, frontier: Frontier) -> np.ndarray:
-        return np.zeros(frontier.n_rows, bool)  # plain voting votes on all
+        return np.zeros(frontier.n_nodes, bool)  # plain voting votes on every node
 
     def _settle(self, frontier: Frontier, proof: Proof, how: np.ndarray) -> None:
         how[proof.gather(proof.doubts()).any(axis=1)] = _MERGED

@@ -14,14 +14,14 @@ SEAL_BYTES = 8
 
 
 class Exchange:
-    """A communicator, and what this worker has decided with the others."""
+    """A communicator, and a seal of what this worker has decided with the others."""
 
     def __init__(self, comm: Communicator) -> None:
         self.comm = comm
         self._seal = np.zeros(SEAL_BYTES, np.uint8)
 
     def decide(self, *arrays: np.ndarray) -> None:
-        """Note a decision that every worker must have taken in the same way."""
+        """Add a decision that must be the same on every worker."""
         if self.comm.size == 1:
             return
         digest = hashlib.blake2b(self._seal.tobytes(), digest_size=SEAL_BYTES)
@@ -30,7 +30,7 @@ class Exchange:
         self._seal = np.frombuffer(digest.digest(), np.uint8)
 
     def allgather(self, buffer: np.ndarray, phase: str) -> list[np.ndarray]:
-        """What each worker gave, as an array of the buffer's dtype and trailing shape."""
+        """The buffers of all workers, with this buffer's dtype and trailing shape."""
         sealed = np.concatenate((self._seal, np.ascontiguousarray(buffer).reshape(-1).view(np.uint8)))
         parts = self._opened(self.comm.allgather(sealed, phase))
         return [part.view(buffer.dtype).reshape(-1, *buffer.shape[1:]) for part in parts]

@@ -1,48 +1,28 @@
-"""Merge the elected features' histograms: each goes to the worker that owns its feature, who adds them up and scans.
-
-Departs from the paper, where whole histograms travel: subtraction on merged histograms lets only the smaller child's
-travel, and what travels is packed without loss (docs/adr/0008-what-travels.md).
-"""
+"""Merge the elected features' histograms: each goes to the worker that owns its feature, who adds up and searches."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pvtree.find_split.exchange import Exchange
-from pvtree.find_split.post import Items, Post
+from pvtree.find_split.post import HistogramMessages
+from pvtree.growing.frontier_records import Elected, Items
 from pvtree.kernels.wire import merge as kernels
 
 if TYPE_CHECKING:
     from pvtree.growing.frontier import Frontier
 
+# Departs from the paper, where whole histograms travel: the larger child follows from its parent by subtraction, so
+# only the smaller child's histograms travel, packed without loss (docs/adr/0008-what-travels.md).
 _NOTHING = np.empty(0, np.int64)
 LENGTH_BYTES = 4  # in front of what travels along with histograms
 
 
-class Elected(NamedTuple):
-    """The features to merge at each node of a frontier, in rising order, row after row."""
-
-    start: np.ndarray  # int64 (n_rows + 1,)
-    feature: np.ndarray  # int64
-    votes: np.ndarray = _NOTHING  # int64, like feature; empty where nobody voted
-
-    @classmethod
-    def of(cls, chosen: np.ndarray) -> Elected:
-        """From flags (n_rows, n_features)."""
-        row, feature = np.nonzero(chosen)
-        return cls(np.searchsorted(row, np.arange(len(chosen) + 1)), feature)
-
-    @property
-    def row(self) -> np.ndarray:
-        """int64, like feature."""
-        return np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
-
-
 class Merging:
-    """Merges one frontier after another, and keeps the last one for subtraction."""
+    """Merges one frontier after another, and keeps the last one's histograms for subtraction."""
 
     def __init__(self, exchange: Exchange, form: np.int64) -> None:
         self.exchange, self.form = exchange, form
@@ -56,19 +36,20 @@ class Merging:
     def merge(
         self, frontier: Frontier, elected: Elected, along: Sequence[np.ndarray] | None = None
     ) -> list[np.ndarray]:
-        """Merge and scan: the frontier's candidates are then the best splits of this worker's features.
+        """Merge and search: the frontier's candidates are then the best splits of this worker's features.
 
-        ``along`` are proofs for each worker that go in the same messages. Returns those that came along.
+        ``along`` are proofs for each worker that travel in the same messages. Returns those received.
         """
         items = self._plan(frontier, elected)
         brought = self._send(frontier, items, "histograms", along)
-        self._subtract(frontier, items)
+        if self.before is not None and len(frontier.pairs):
+            frontier.subtract_merged(items, self.before)
         frontier.search_merged(elected, items)
         self.before = items
         return brought
 
     def merge_more(self, frontier: Frontier, more: Elected, phase: str) -> None:
-        """The same for further features of a frontier. They are too few to be kept for subtraction."""
+        """The same for further features of the frontier, which are too few to keep for subtraction."""
         none = np.full(len(more.feature), kernels.TRAVELS)
         items = self._place(frontier, more.start, more.feature, none, none)
         self._send(frontier, items, phase)
@@ -77,9 +58,9 @@ class Merging:
     def _send(
         self, frontier: Frontier, items: Items, phase: str, along: Sequence[np.ndarray] | None = None
     ) -> list[np.ndarray]:
-        """All items that travel, to their owners, who add them up. Returns what came along."""
-        post = Post(frontier, items, self._owner(frontier), self.form, self.rank, self.size)
-        messages = post.write()
+        """Send all items that travel to their owners, who add them up. Returns what came along."""
+        histograms = HistogramMessages(frontier, items, self._owner(frontier), self.form, self.rank, self.size)
+        messages = histograms.write()
         own, messages[self.rank] = messages[self.rank], messages[self.rank][:0]
         if along is not None:
             messages = [with_passenger(each, message) for each, message in zip(along, messages, strict=True)]
@@ -90,21 +71,19 @@ class Merging:
             n_along = sum(LENGTH_BYTES + len(each) for to, each in enumerate(along) if to != self.rank)
             self.exchange.comm.traffic.rebook(n_along, phase, "proofs")
         received[self.rank] = own
-        post.read(received)
+        histograms.read(received)
         return brought
 
     def _owner(self, frontier: Frontier) -> np.ndarray:
         return np.arange(frontier.n_features) % self.size
 
     def _plan(self, frontier: Frontier, elected: Elected) -> Items:
-        n_rows = frontier.n_rows
         known = (np.zeros(1, np.int64), _NOTHING) if self.before is None else (self.before.start, self.before.feature)
         most = 2 * len(elected.feature)
-        start = np.empty(n_rows + 1, np.int64)
+        start = np.empty(frontier.n_nodes + 1, np.int64)
         feature, parent, sibling = (np.empty(most, np.int64) for _ in range(3))
-        row_n_rows = frontier.memory.nodes["n_rows"][frontier.row_node]
         kernels.plan_items(
-            len(frontier.pairs), frontier.pairs_before(), frontier.is_open, row_n_rows, elected.start,
+            len(frontier.pairs), frontier.pairs_before(), frontier.is_open, frontier.row_counts, elected.start,
             elected.feature, *known, start, feature, parent, sibling,
         )  # fmt: skip
         n = start[-1]
@@ -113,32 +92,18 @@ class Merging:
     def _place(
         self, frontier: Frontier, start: np.ndarray, feature: np.ndarray, parent: np.ndarray, sibling: np.ndarray
     ) -> Items:
-        """Items with room for those that this worker owns."""
-        layout = frontier.memory.layout
-        row_n_rows = frontier.memory.nodes["n_rows"][frontier.row_node]
+        """The items, with room for those that this worker owns."""
+        layout, row_counts = frontier.layout, frontier.row_counts
         place = np.empty(len(feature), np.int64)
         size = kernels.place_items(
-            self.rank, self._owner(frontier), row_n_rows, layout.capacity, layout.n_planes, layout.n_fields,
-            frontier.memory.arrays["stride"], start, feature, place,
+            self.rank, self._owner(frontier), row_counts, layout.capacity, layout.n_planes, layout.n_fields,
+            frontier.stride, start, feature, place,
         )  # fmt: skip
-        return Items(start, feature, parent, sibling, place, row_n_rows > layout.capacity, np.empty(size, np.int64))
-
-    def _subtract(self, frontier: Frontier, items: Items) -> None:
-        """Items that did not travel."""
-        if self.before is None or len(frontier.pairs) == 0:
-            return
-        memory = frontier.memory
-        pair_before = frontier.pairs_before()
-        parent_wide = np.repeat((pair_before >= 0) & self.before.is_wide[np.maximum(pair_before, 0)], 2)
-        memory.team.for_blocks_with(
-            memory.scratch, kernels.subtract_items, frontier.n_rows, frontier.row_node, parent_wide, items.start,
-            items.feature, items.parent, items.sibling, items.place, self.before.place, self.before.arena,
-            frontier.tree, memory.nodes, items.arena,
-        )  # fmt: skip
+        return Items(start, feature, parent, sibling, place, row_counts > layout.capacity, np.empty(size, np.int64))
 
 
 def with_passenger(passenger: np.ndarray, message: np.ndarray) -> np.ndarray:
-    """One message of two: the length of the first in four bytes, then both."""
+    """Two messages in one: the length of the first in four bytes, then both."""
     length = np.array([len(passenger)], np.uint32).view(np.uint8)  # (LENGTH_BYTES,)
     return np.concatenate((length, passenger, message))
 

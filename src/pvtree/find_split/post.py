@@ -1,11 +1,12 @@
-"""The messages of one merge: written to the owners of features, read and added up by them."""
+"""The messages of one merge: written to the owners of features, who read and add them up."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pvtree.growing.frontier_records import Items
 from pvtree.kernels.constants import N_BINS
 from pvtree.kernels.wire import messages as kernels
 from pvtree.kernels.wire.histograms import max_bits, wire_scratch
@@ -15,44 +16,29 @@ from pvtree.kernels.wire.sparse_words import most_words
 if TYPE_CHECKING:
     from pvtree.growing.frontier import Frontier
 
-# Histograms of single features cost about three times as much a row as those of whole blocks.
-_SINGLY_BELOW = 1 / 3
 
-
-class Items(NamedTuple):
-    """Merged histograms of a frontier, by row and rising feature; the same list on every worker."""
-
-    start: np.ndarray  # int64 (n_rows + 1,)
-    feature: np.ndarray
-    parent: np.ndarray  # the parent's item that it is derived from, messages.TRAVELS if it travels
-    sibling: np.ndarray  # the sibling's item to subtract
-    place: np.ndarray  # where the owner keeps it in its arena, -1 on other workers
-    is_wide: np.ndarray  # by row: whether its items have one sum per field, or packed words
-    arena: np.ndarray  # int64
-
-
-class Post:
-    """One worker's messages about one frontier."""
+class HistogramMessages:
+    """One worker's histograms of one frontier, as messages."""
 
     def __init__(
         self, frontier: Frontier, items: Items, owner: np.ndarray, form: np.int64, rank: int, n_workers: int
     ) -> None:
         self.frontier, self.items, self.form, self.rank, self.n_workers = frontier, items, form, rank, n_workers
-        memory = frontier.memory
+        layout = frontier.layout
         travels = items.parent == kernels.TRAVELS
-        row = np.repeat(np.arange(frontier.n_rows), np.diff(items.start))[travels]
+        row = np.repeat(np.arange(frontier.n_nodes), np.diff(items.start))[travels]
         # Items that travel, by row and worker that they go to.
-        self.n_items = np.zeros((frontier.n_rows, n_workers), np.int64)
+        self.n_items = np.zeros((frontier.n_nodes, n_workers), np.int64)
         np.add.at(self.n_items, (row, owner[items.feature[travels]]), 1)
-        self.most_rows = int(kernels.MOST_ROWS_PER_BIN) * memory.arrays["stride"]
+        self.most_rows = int(kernels.MOST_ROWS_PER_BIN) * frontier.stride
         self.known = (owner, frontier.row_node, items.start, items.feature, items.parent)
-        self.plain = [self._plain_words(to) for to in range(n_workers)]  # length of each worker's message, unpacked
-        self.sums = np.empty(int(self.n_items.max(initial=0)) * memory.layout.n_fields * N_BINS, np.int64)
-        self.scratch = (memory.scratch[0], wire_scratch(memory.layout.n_planes), rows_scratch(self.most_rows))
+        self.plain = [self._plain_words(to) for to in range(n_workers)]  # words of each worker's message in plain form
+        self.sums = np.empty(int(self.n_items.max(initial=0)) * layout.n_fields * N_BINS, np.int64)
+        self.scratch = (wire_scratch(layout.n_planes), rows_scratch(self.most_rows))
 
     def write(self) -> list[np.ndarray]:
-        """Bytes for each worker; what goes to this worker itself is plain."""
-        frontier, memory = self.frontier, self.frontier.memory
+        """Bytes for each worker; the message to this worker itself is plain."""
+        frontier = self.frontier
         form = np.array([kernels.PLAIN if to == self.rank else self.form for to in range(self.n_workers)])
         n_words = np.where(form == kernels.PLAIN, self.plain, self._most_words())
         start = np.concatenate(([0], np.cumsum(n_words)))
@@ -62,70 +48,64 @@ class Post:
 
         def write(first_row: int, last_row: int) -> None:
             kernels.write_messages(
-                first_row, last_row, form, at, start, *self.known, frontier.tree, memory.nodes, *self.scratch,
-                arranged, words, words.view(np.uint64),
+                first_row, last_row, form, at, start, *self.known, *frontier.kernel_arguments, *self.scratch, arranged,
+                 words, words.view(np.uint64),
             )  # fmt: skip
 
-        frontier.with_histograms(self._wants_histograms(), write)
+        frontier.with_histograms(self._n_added_up(), write)
         messages = []
         for to in range(self.n_workers):
             message = words[start[to] : start[to + 1]]
             n_bytes = (int(at[to]) + 7) // 8
-            if form[to] != kernels.PLAIN and n_bytes >= 8 * self.plain[to]:  # no shorter: then plain
+            if form[to] != kernels.PLAIN and n_bytes >= 8 * self.plain[to]:  # no shorter than plain
                 message, n_bytes = self._to_plain(to, message), 8 * self.plain[to]
             messages.append(message.view(np.uint8)[:n_bytes])
         return messages
 
     def read(self, received: list[np.ndarray]) -> None:
-        """Add up what all workers sent, in the arena of the items."""
-        frontier, memory, items = self.frontier, self.frontier.memory, self.items
+        """Add up what all workers sent, in the items' arena."""
+        frontier, items = self.frontier, self.items
         plain = 8 * self.plain[self.rank]
-        # A message of any other form is shorter than a plain one, or it would have been sent plain.
+        # A message that is as long as a plain one is plain: any other form would have been shorter.
         form = np.array([self.form if len(message) < plain else kernels.PLAIN for message in received])
-        n_words = np.array([len(message) // 8 + 2 for message in received])  # readers may look a word ahead
+        n_words = np.array([len(message) // 8 + 2 for message in received])  # readers may read a word ahead
         start = np.concatenate(([0], np.cumsum(n_words)))
         words = np.zeros(start[-1], np.int64)
         for m, message in enumerate(received):
             words[start[m] : start[m + 1]].view(np.uint8)[: len(message)] = message
         kernels.read_messages(
-            self.rank, form, start, *self.known, items.place, frontier.tree, memory.nodes, *self.scratch, words,
+            self.rank, form, start, *self.known, items.place, *frontier.kernel_arguments, *self.scratch, words,
             words.view(np.uint64), self.sums, items.arena,
         )  # fmt: skip
 
-    def _wants_histograms(self) -> np.ndarray:
-        """By row: whether so many features travel that whole blocks of them are best added up at once."""
-        nodes = self.frontier.memory.nodes[self.frontier.row_node]
-        sends_rows = nodes["stop"] - nodes["start"] <= self.frontier.memory.arrays["stride"]
-        many = self.n_items.sum(axis=1) >= _SINGLY_BELOW * self.frontier.n_features
-        return many & (nodes["slot"] < 0) & ~(sends_rows & (self.form != kernels.PLAIN))
+    def _n_added_up(self) -> np.ndarray:
+        """By row: how many features are added up to be sent; none where the rows themselves are sent instead."""
+        sends_rows = (self.frontier.local_row_counts <= self.frontier.stride) & (self.form != kernels.PLAIN)
+        return np.where(sends_rows, 0, self.n_items.sum(axis=1))
 
     def _plain_words(self, to: int) -> int:
-        memory = self.frontier.memory
-        layout = memory.layout
+        frontier, layout = self.frontier, self.frontier.layout
         size: int = kernels.count_plain_words(
-            to, self.known[0], memory.nodes["n_rows"][self.frontier.row_node], layout.capacity, layout.n_planes,
-            layout.n_fields, memory.data.n_bins, *self.known[2:],
+            to, self.known[0], frontier.row_counts, layout.capacity, layout.n_planes, layout.n_fields, frontier.n_bins,
+            *self.known[2:],
         )  # fmt: skip
         return size
 
     def _most_words(self) -> np.ndarray:
-        """Room for a message to each worker, whatever is in it."""
-        memory = self.frontier.memory
-        layout, most_bins = memory.layout, memory.arrays["stride"] - 1
-        nodes = memory.nodes[self.frontier.row_node]
-        n_rows = nodes["stop"] - nodes["start"]
-        histogram = np.full(len(nodes), int(max_bits(layout.n_fields, most_bins)) // 64 + 1)
+        """Words that a message to each worker takes at most."""
+        layout, stride, n_rows = self.frontier.layout, self.frontier.stride, self.frontier.local_row_counts
+        histogram = np.full(len(n_rows), int(max_bits(layout.n_fields, stride - 1)) // 64 + 1)
         if self.form == kernels.SPARSE:
             n_words = np.where(n_rows > layout.capacity, layout.n_fields, layout.n_planes)
-            histogram = most_words(n_words, most_bins)
-        few = np.minimum(n_rows, memory.arrays["stride"])[:, None]
+            histogram = most_words(n_words, stride - 1)
+        few = np.minimum(n_rows, stride)[:, None]
         as_rows = max_bits_of_rows.py_func(few, self.n_items) // 64 + 1
         return np.maximum(self.n_items * histogram[:, None] + 2, as_rows).sum(axis=0) + 2
 
     def _to_plain(self, to: int, message: np.ndarray) -> np.ndarray:
         plain = np.empty(self.plain[to], np.int64)
         kernels.to_plain(
-            to, self.form, *self.known, self.frontier.tree, self.frontier.memory.nodes, *self.scratch, message,
+            to, self.form, *self.known, *self.frontier.kernel_arguments, *self.scratch, message,
             message.view(np.uint64), self.sums, plain,
         )  # fmt: skip
         return plain

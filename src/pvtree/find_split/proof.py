@@ -1,9 +1,4 @@
-"""Proving the election right: which features outside it could still have a better split than the elected winner.
-
-Where the sum of all workers' bounds (bounds.py) stays below the winner's gain, a feature is out. For the others workers
-send the sums of their rows, rounded outward to a few bits (kernels/rounded_sums.py). What is in doubt even then must be
-merged.
-"""
+"""Proving the election right: which features could still have a better split than the elected winner."""
 
 from __future__ import annotations
 
@@ -12,63 +7,55 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pvtree.find_split.exchange import Exchange
-from pvtree.find_split.merging import Elected
+from pvtree.growing.frontier_records import Elected
 from pvtree.kernels.bounds import proof as kernels
 from pvtree.kernels.bounds.rounded_sums import most_bits
 from pvtree.kernels.bounds.rounding_grid import Grid
-from pvtree.kernels.bounds.wire import least_gains
 from pvtree.kernels.wire.histograms import from_bytes, to_bytes
 
 if TYPE_CHECKING:
     from pvtree.growing.frontier import Frontier
 
-# Many features in doubt are cheaper to add up in whole blocks: see post.py, which has the same measure.
-_SINGLY_BELOW = 1 / 3
-# Rows of a node, for each worker. With fewer, the rows themselves take hardly more bytes than their rounded sums.
+# A feature is ruled out where the sum of all workers' bounds (bounds.py) stays below the winner's gain. For the others,
+# workers send the sums of their rows, rounded outward to a few bits (kernels/rounded_sums.py). What is in doubt even
+# then must be merged.
+
+# Rows of a node per worker. With fewer, the rows themselves take hardly more bytes than their rounded sums.
 _LEAST_ROUNDED = 32
 
 
 class Proof:
-    """The rows and columns of ``upper`` are the rows of a frontier and this worker's own features.
+    """What is known about the features of a frontier's nodes that were not elected.
 
-    It is the most that a feature may gain there, in steps; -inf where it is out, or was merged. ``smallest`` is the
-    smallest hessian of a node's rows.
+    ``upper`` (n_nodes, own features) is the most that each of this worker's features may gain, in steps; -inf where it
+    is ruled out or merged. ``smallest`` is the smallest hessian of a node's rows.
     """
 
     def __init__(self, frontier: Frontier, upper: np.ndarray, smallest: np.ndarray, exchange: Exchange) -> None:
         self.frontier, self.upper, self.smallest, self.exchange = frontier, upper, smallest, exchange
         self.rank, self.size = exchange.comm.rank, exchange.comm.size
-        # Rounded sums are pairs: of gradient and hessian, or of two classes. Categories are not in any order yet.
-        self.can_round = (frontier.memory.data.is_categorical == 0) & (frontier.n_classes <= 2)
+        # Rounded sums are pairs, of gradient and hessian or of two classes. Categories have no order to sum in.
+        self.can_round = (frontier.is_categorical == 0) & (frontier.n_classes <= 2)
 
     # Which features are in doubt
 
-    def least_gains(self) -> np.ndarray:
-        """By row, the gain in steps that a feature must reach to matter; the same on every worker."""
-        frontier = self.frontier
-        least = np.empty(frontier.n_rows)
-        least_gains(
-            frontier.row_node, frontier.least_gain_split(), frontier.tree, frontier.memory.nodes, least
-        )  # fmt: skip
-        return least
-
     def doubts(self) -> np.ndarray:
-        """bool (n_rows, own features): what may still be better than the split known so far."""
-        in_doubt: np.ndarray = self.upper >= self.least_gains()[:, None]
+        """bool (n_nodes, own features): which may still be better than the split known so far."""
+        in_doubt: np.ndarray = self.upper >= self.frontier.least_gains()[:, None]
         return in_doubt
 
     def doubts_to_narrow(self) -> np.ndarray:
-        """Of these, what rounded sums may rule out for fewer bytes than a histogram has.
+        """Those of them that rounded sums may rule out for fewer bytes than a histogram takes.
 
-        Not where nothing has been found that a feature must beat, nor where workers have few rows.
+        None where no split is known that a feature must beat, nor where workers have few rows.
         """
-        nodes = self.frontier.memory.nodes[self.frontier.row_node]
-        has_rival = np.maximum(nodes["gain"], self.frontier.least_gain_split()) > -np.inf
-        worth_it = has_rival & (nodes["n_rows"] >= _LEAST_ROUNDED * self.size)
+        frontier = self.frontier
+        has_rival = np.maximum(frontier.gains_of(frontier.row_node), frontier.least_gain_split()) > -np.inf
+        worth_it = has_rival & (frontier.row_counts >= _LEAST_ROUNDED * self.size)
         return self.doubts() & worth_it[:, None] & self.can_round[self.rank :: self.size]
 
     def gather(self, own: np.ndarray) -> np.ndarray:
-        """uint8 (n_rows, n_features) from every worker's flags of its own features."""
+        """uint8 (n_nodes, n_features): every worker's flags of its own features, put together."""
         some = own.any(axis=1)
         bits = np.packbits(np.concatenate((some, own[some].ravel())))
         everybody = np.zeros((len(own), self.frontier.n_features), np.uint8)
@@ -83,36 +70,34 @@ class Proof:
     # Rounded sums of what is in doubt
 
     def narrow(self, grid: Grid, in_doubt: np.ndarray) -> None:
-        """Lower ``upper`` by the sums of all workers, rounded outward; ``in_doubt`` is known to all."""
-        frontier, memory = self.frontier, self.frontier.memory
-        least = self.least_gains()
+        """Lower ``upper`` by all workers' sums, rounded outward; ``in_doubt`` is the same on every worker."""
+        frontier = self.frontier
         n_by_worker = np.stack([in_doubt[:, to :: self.size].sum(axis=1, dtype=np.int64) for to in range(self.size)])
         room = most_bits(n_by_worker).sum(axis=1) // 64 + 2
         room[self.rank] = 0
         start = np.concatenate(([0], np.cumsum(room)))
         at, bits = np.zeros(self.size, np.int64), np.empty(start[-1], np.uint64)
         most_features = int(n_by_worker.max(initial=0))
-        known = (in_doubt, most_features, least, frontier.row_node, frontier.tree, memory.nodes, *grid)
+        record, nodes, scratch = frontier.kernel_arguments
+        known = (in_doubt, most_features, frontier.least_gains(), frontier.row_node, record, nodes, *grid)
 
         def write(first_row: int, last_row: int) -> None:
-            frontier.team.for_blocks_with(
-                memory.scratch, kernels.write_rounded, self.size, first_row, last_row, self.size, self.rank, *known,
-                start, at, bits,
-            )  # fmt: skip
+            frontier.run_on_blocks(
+                kernels.write_rounded, self.size, first_row, last_row, self.size, self.rank, *known, start, at, bits
+            )
 
-        many = in_doubt.sum(axis=1) >= _SINGLY_BELOW * frontier.n_features
-        frontier.with_histograms(many & (memory.nodes["slot"][frontier.row_node] < 0), write)
+        frontier.with_histograms(in_doubt.sum(axis=1), write)
         messages = [to_bytes(bits[start[to] : start[to + 1]], int(at[to])) for to in range(self.size)]
         words = [from_bytes(message) for message in self.exchange.alltoall(messages, "proofs")]
         place = np.concatenate(([0], np.cumsum([len(each) for each in words])))
         kernels.read_rounded(
-            self.size, self.rank, *known, place, np.concatenate(words), self.smallest, self.upper, memory.scratch[0]
+            self.size, self.rank, *known, place, np.concatenate(words), self.smallest, self.upper, scratch
         )  # fmt: skip
 
     # What remains
 
     def most_doubtful(self, n_each: int) -> Elected:
-        """At every row, of each worker's features the ``n_each`` of the largest bounds that are still in doubt."""
+        """For every row and worker, the ``n_each`` features in doubt that have the largest bounds."""
         in_doubt = self.doubts()
         if n_each < in_doubt.shape[1]:
             order = np.argsort(np.where(in_doubt, -self.upper, np.inf), axis=1, kind="stable")
@@ -120,6 +105,6 @@ class Proof:
         return Elected.of(self.gather(in_doubt))
 
     def settle(self, merged: Elected) -> None:
-        """These features have been merged, and are in doubt no longer."""
+        """These features have been merged, so they are no longer in doubt."""
         own = merged.feature % self.size == self.rank
         self.upper[merged.row[own], merged.feature[own] // self.size] = -np.inf

@@ -1,4 +1,4 @@
-"""The sequential algorithm: one worker has all rows and columns, so its own best split is the best."""
+"""The sequential algorithm: one worker has all rows and columns, so its best split is the best."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Serial(Strategy):
-    """Nothing to exchange. Training takes the faster way of ``grower.Grower``, which grows the same tree."""
+    """Nothing to exchange. Training uses ``grower.Grower``, which grows the same tree faster."""
 
     def find_splits(self, frontier: Frontier) -> None:
         frontier.search_own_features()

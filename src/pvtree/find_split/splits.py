@@ -1,4 +1,4 @@
-"""The last step of every parallel strategy: of all workers' best splits, take the best."""
+"""The last step of every parallel strategy: take the best of all workers' best splits."""
 
 from __future__ import annotations
 
@@ -12,21 +12,12 @@ if TYPE_CHECKING:
     from pvtree.growing.frontier import Frontier
 
 
-def split_dtype(n_fields: int, has_categories: bool) -> np.dtype:
-    """A split on the wire: no gaps, and no set of categories where no column has any."""
-    fields = [
-        ("gain", np.float64), ("feature", np.int32), ("split_bin", np.uint8), ("default_left", np.uint8),
-        ("left_sums", np.int64, (n_fields,)),
-    ]  # fmt: skip
-    return np.dtype([*fields, ("left_set", np.uint64, (4,))] if has_categories else fields)
-
-
 def agree_on_best(
     frontier: Frontier, exchange: Exchange, phase: str = "splits", known: np.ndarray | None = None
 ) -> None:
-    """Every open node gets the split with the largest gain of all workers; ties go to the lower feature.
+    """Give every open node the best split of all workers; ties go to the lower feature.
 
-    ``known`` are splits that all workers know already, and which take part.
+    ``known`` are splits that every worker knows already; they compete as well.
     """
     own = frontier.own_splits()
     others = [] if known is None else [known]

@@ -1,4 +1,4 @@
-"""What every strategy answers: FindBestSplit for a whole frontier, and which side each row goes to."""
+"""What every strategy does: FindBestSplit for a whole frontier, and find the side of each row."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 @public
 class Votes(NamedTuple):
-    """How many splits of a tree had their attribute on all ballots, on at least half, on fewer.
+    """How many splits of a tree had their attribute on all ballots, on at least half, or on fewer.
 
-    Only of splits that workers voted about.
+    Only splits that workers voted on are counted.
     """
 
     all: int
     half: int
     fewer: int
-    named: int  # ballots that named the attribute of their split, over all these splits
+    named: int  # ballots that named the attribute, summed over these splits
 
     @property
     def splits(self) -> int:
@@ -32,45 +32,45 @@ class Votes(NamedTuple):
 
 
 class Strategy:
-    """One signature for all; a strategy may keep what it learnt about the frontier before."""
+    """The interface of all strategies. A strategy may remember what it learnt about the frontier before."""
 
-    # Whether nodes that are hardly ever split wait until nothing else is left. It saves searches in advance, but nodes
-    # that waited cannot be subtracted from their parents: where all features are merged, that is the larger cost.
+    # Whether unpromising nodes are deferred until nothing else is left to split. That saves searches in advance, but a
+    # deferred node cannot be subtracted from its parent: where all features are merged, that costs more.
     waits = False
-    votes: Any = None  # list[Votes], one for each tree, where workers vote
-    certificates: Any = None  # list[Certificate], where splits are proven
+    votes: Any = None  # list[Votes], one per tree, where workers vote
+    certificates: Any = None  # list[Certificate], one per tree, where splits are proven
 
     def n_merged(self, n_features: int) -> int:
         """The largest number of features whose histograms are merged at a node."""
         return 0
 
     def begin_tree(self, frontier: Frontier) -> None:
-        """A new tree stands at its root."""
+        """A new tree begins; the frontier is its root."""
 
     def find_splits(self, frontier: Frontier) -> None:
         """Give every open node of the frontier its best split."""
         raise NotImplementedError
 
     def confirm(self, frontier: Frontier, nodes: np.ndarray, is_end: bool) -> bool:
-        """Make sure of the splits of these nodes, which are to be made next; whether one of them has changed.
+        """Make sure of the splits of these nodes, which are made next; returns whether one of them has changed.
 
-        ``is_end``: there is nothing else to split, so this is the last chance to find out about any other node.
+        ``is_end``: nothing else is left to split, so this is the last chance to correct any other node.
         """
         return False
 
     def mark_sides(self, frontier: Frontier, parents: np.ndarray) -> None:
-        """Mark which rows of the nodes about to be split go left; whoever has the rows' bins needs nobody."""
+        """Mark which rows of these nodes go left; a worker with all bins of its rows needs no other worker."""
         frontier.mark_sides(parents)
 
     def finish_tree(self, frontier: Frontier, is_split: np.ndarray) -> None:
         """The tree is complete; ``is_split`` tells which nodes it splits."""
 
     def finish_training(self) -> None:
-        """There are no more trees: the last chance to see that workers have decided differently."""
+        """There are no more trees: the last chance to notice that workers have decided differently."""
 
 
-class Together(Strategy):
-    """A strategy of several workers, who watch that they take the same decisions."""
+class ParallelStrategy(Strategy):
+    """A strategy of several workers, who check that all of them take the same decisions."""
 
     def __init__(self, comm: Communicator) -> None:
         self.exchange = Exchange(comm)

@@ -1,8 +1,4 @@
-"""top_k="auto": how many names a ballot has at each level of a tree, by the bytes that earlier trees sent there.
-
-More names, more histograms are merged; fewer, and more attributes are in doubt afterwards. Exact voting grows the same
-tree in any case, so workers are free to try. All see the same bytes, those of all workers, and choose alike.
-"""
+"""top_k="auto": how many names a ballot has at each level of a tree, by the bytes that earlier trees sent there."""
 
 from __future__ import annotations
 
@@ -10,19 +6,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
+# With more names more histograms are merged; with fewer, more attributes are in doubt afterwards. Exact voting grows
+# the same tree in any case, so workers are free to try. All of them see the bytes of all, and choose the same.
 _RUNGS = (1, 2, 3, 5, 8, 12, 20, 32, 50, 80, 128)
 _FIRST_RUNG = 4
-_MEMORY = 0.5  # how much of an average is older than the last tree: what is best changes as trees gain less
-# Of successive trees: how far from the best rung known to look.
+_MEMORY = 0.5  # the weight of older trees in an average: what is best changes as trees gain less
+# How far from the best known rung to look, in successive trees.
 _LOOKS = (0, 1, 0, -1)
 
 
 class _Level:
-    """What the rungs have cost at one level."""
+    """What each rung has cost at one level."""
 
     def __init__(self) -> None:
         self.rung = _FIRST_RUNG
-        self.cost: dict[int, float] = {}  # bytes a node, by rung
+        self.cost: dict[int, float] = {}  # bytes per node, by rung
 
     def learn(self, rung: int, cost: float) -> None:
         before = self.cost.get(rung, cost)

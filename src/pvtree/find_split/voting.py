@@ -1,4 +1,4 @@
-"""PV-Tree: only attributes that most workers vote for are merged; traffic depends on neither rows nor columns."""
+"""PV-Tree: only the attributes that most workers vote for are merged; traffic depends on neither rows nor columns."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pvtree.comm import Communicator
-from pvtree.find_split.merging import Elected, Merging
+from pvtree.find_split.merging import Merging
 from pvtree.find_split.splits import agree_on_best
-from pvtree.find_split.strategy import Together, Votes
+from pvtree.find_split.strategy import ParallelStrategy, Votes
+from pvtree.growing.frontier_records import Elected
 from pvtree.kernels.wire import ballots as kernels
 from pvtree.kernels.wire.messages import PACKED, PLAIN
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from pvtree.growing.frontier import Frontier
 
 
-class Voting(Together):
+class Voting(ParallelStrategy):
     """Each worker nominates ``top_k`` features; the ``election_size * top_k`` most nominated are merged."""
 
     waits = True
@@ -57,8 +58,8 @@ class Voting(Together):
         self._note_votes(frontier, frontier.row_node[frontier.is_open], all_ballots)
 
     def _note_votes(self, frontier: Frontier, nodes: np.ndarray, ballots: np.ndarray) -> None:
-        """How many of the (workers, nodes, k) ballots name the feature that each node is now to be split by."""
-        feature = frontier.memory.nodes["feature"][nodes]
+        """Count how many of the (workers, nodes, k) ballots name the feature of each node's split."""
+        feature = frontier.features_of(nodes)
         self.winners_votes.append((nodes, (ballots == feature[:, None]).sum(axis=(0, 2))))
 
     def finish_tree(self, frontier: Frontier, is_split: np.ndarray) -> None:
@@ -70,24 +71,21 @@ class Voting(Together):
 
 
 def top_k(frontier: Frontier, k: int, rows: np.ndarray | None = None, with_bounds: bool = False) -> np.ndarray:
-    """This worker's ballots: for each open node the features of the largest local gain, best first.
+    """This worker's ballots: for each open node the features with the largest local gains, best first.
 
-    Only of these rows of the frontier, where not all vote.
+    Only for these rows of the frontier, where not all vote.
     """
     rows = frontier.is_open if rows is None else rows
     n_features = frontier.n_features
     dtype = np.uint16 if n_features < np.iinfo(np.uint16).max else np.uint32
-    ballots = np.empty((frontier.n_rows, min(k, n_features)), dtype)
+    ballots = np.empty((frontier.n_nodes, min(k, n_features)), dtype)
     gains = frontier.local_gains(rows, with_bounds)
-    kernels.top_k(
-        0, frontier.n_rows, frontier.row_node, frontier.memory.nodes, gains, frontier.allowed,
-        np.iinfo(dtype).max, ballots,
-    )  # fmt: skip
+    kernels.top_k(0, frontier.n_nodes, rows, gains, frontier.allowed, np.iinfo(dtype).max, ballots)
     return ballots[rows]
 
 
 def elect(ballots: np.ndarray, n_elected: int, frontier: Frontier, rows: np.ndarray | None = None) -> Elected:
-    """TopKByMajority of (workers, open nodes, k) ballots, or of those rows of the frontier that voted."""
+    """TopKByMajority of (workers, nodes, k) ballots, of the open nodes or of those rows of the frontier that voted."""
     rows = frontier.is_open if rows is None else rows
     n_workers, n_open, k = ballots.shape
     most = n_open * min(n_elected, n_workers * k)
@@ -97,6 +95,6 @@ def elect(ballots: np.ndarray, n_elected: int, frontier: Frontier, rows: np.ndar
         ballots, frontier.n_features, n_elected, np.iinfo(ballots.dtype).max, start, feature, votes
     )  # fmt: skip
     # Other rows elect nothing.
-    counts = np.zeros(frontier.n_rows, np.int64)
+    counts = np.zeros(frontier.n_nodes, np.int64)
     counts[rows] = np.diff(start)
     return Elected(np.concatenate(([0], np.cumsum(counts))), feature[:n], votes[:n])

@@ -1,146 +1,159 @@
-"""The open nodes of a growing tree on one worker: its rows in them, its own histograms, and the splits found."""
+"""The nodes of a growing tree that are evaluated together, on one worker: its rows in them, its own histograms, and
+the splits found."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pvtree.comm.partition import column_bounds
-from pvtree.find_split.merging import Elected
-from pvtree.find_split.post import Items
-from pvtree.find_split.splits import split_dtype
 from pvtree.growing.constraints import NO_CONSTRAINTS, Constraints
-from pvtree.growing.tree_memory import GrownTree, Rules, TreeMemory, in_level_order
-from pvtree.kernels.bounds.local import find_aims
+from pvtree.growing.frontier_records import Elected, Items, split_dtype
+from pvtree.growing.growing_tree import GrowingTree
+from pvtree.kernels.bounds import local as bounds
+from pvtree.kernels.bounds import wire as bound_wire
 from pvtree.kernels.constants import ENTROPY
 from pvtree.kernels.growing import frontier as kernels
 from pvtree.kernels.growing.records import FAMILY, WANT_BEST, WANT_GAINS, WANT_HISTOGRAMS
-from pvtree.kernels.wire.merge import search_items
+from pvtree.kernels.wire.merge import search_items, subtract_items
 
 if TYPE_CHECKING:
     from pvtree.binning.shard import Shard
     from pvtree.growing.layouts import Layout
+    from pvtree.growing.tree_memory import Rules
     from pvtree.kernels.team import Team
 
 _NONE = np.empty(0, np.int64)
 # Ballots only rank features, so for them a feature of many bins is tried at about this many boundaries. What is merged,
-# and where a node is split, is full-grained (docs/adr/0012-coarse-ballots.md). Not below 4: see lanes.CHUNK.
+# and where a node is split, is full-grained (docs/adr/0012-coarse-ballots.md). Not below 4: see TILE_BOUNDARIES.
 BALLOT_BOUNDARIES = 64
 INTERRUPTIBLE_CELLS = 2**24  # rows of blocks that are evaluated before Python looks for Ctrl-C
+# Histograms of single features cost about three times as much a row as those of whole blocks.
+_SINGLY_BELOW = 1 / 3
 
 
-class Frontier:
-    """Nodes under evaluation are numbered by rows: 0 for the root, then 2 i and 2 i + 1 for the i-th pair of siblings.
-
-    ``memory.nodes`` holds all nodes of the tree, those made in advance included.
-    """
+class Frontier(GrowingTree):
+    """Nodes are numbered by rows: 0 for the root, then 2 i and 2 i + 1 for the i-th pair of siblings."""
 
     def __init__(
         self, shard: Shard, layout: Layout, n_sampled: int, n_workers: int, pool: tuple[int, int], team: Team,
         constraints: Constraints = NO_CONSTRAINTS,
     ) -> None:  # fmt: skip
-        data = shard.data
-        n_groups = max(1, len(data.block_start) - 1)
-        self.memory = TreeMemory(data, layout, data.n_rows, n_sampled, n_groups, team, constraints)
-        self.memory.arrays["first_feature"] = shard.first_feature
-        self.memory.make_pools(*pool)
-        self.memory.make_evaluation_room(2)
-        self.memory.make_node_room(64)
-        self.n_workers, self.team = n_workers, team
-        self.first_feature, self.n_all_features = shard.first_feature, shard.n_all_features
+        super().__init__(shard, layout, n_sampled, n_workers, pool, team, constraints)
         self.has_categories = bool(shard.thresholds.is_categorical.any())
         self.families = np.empty(2, FAMILY)
-        self.local_sums = np.zeros((64, layout.n_fields), np.int64)
-        self.gains = np.empty((0, 0))
+        self.local_sums = np.empty((0, layout.n_fields), np.int64)
+        self.gains = np.empty((0, self.n_features))
         # Of every feature where a proof is wanted: see kernels/bounds.py.
         self.bounds = np.empty((2, 0, 0))  # (above or below, n_evaluated, n_features)
         self.aims = np.empty((0, 0))  # (n_evaluated, classes; 1 where there are none)
-        # Records of the rules for all rows and of those for this worker's alone.
-        self.tree: Any = None
-        self.local: Any = None
-
-    # The tree as a whole
+        self.local_record: Any = None  # as ``record``, with the rules for this worker's rows alone
 
     def begin(self, n_rows: int, root_sums: np.ndarray, rules: Rules, tree_features: np.ndarray) -> None:
         """Stand at the root of a new tree, with this worker's rows in the first places of buffer 0."""
-        memory = self.memory
-        own = tree_features[(tree_features >= self.first_feature)] - self.first_feature
-        memory.use_features(own[own < self.n_features])
-        memory.free_all_slots()
-        self.tree_features, self.n_rows_here, self.rules = tree_features, n_rows, rules
         self.n_allowed = rules.n_sampled or len(tree_features)
-        memory.begin_root(root_sums)
-        n_all = int(root_sums[: memory.layout.n_planes].sum())
-        is_open = n_all >= 2 * rules.min_count and rules.max_depth != 0
-        memory.nodes[0] = (0, n_rows, 0, 0, n_all, is_open, 1, -1, 0, 0, -np.inf, 0, 0, 0)
-        self.n_made = 1
-        self._row_before = np.full(len(memory.nodes), -1)
-        self._make_records()
+        self._begin_root(n_rows, root_sums, rules, tree_features)
+        self._row_before = np.full(len(self.nodes), -1)
         self._look_at(np.zeros(1, np.int64), _NONE)
 
     def _make_records(self) -> None:
-        """Kernels know arrays by address: new arrays, new records."""
-        n = self.n_workers
-        rules = self.rules
-        # A worker's own rows are about 1/n of all: what the rules measure is too.
-        local = replace(
-            rules, min_count=-(-rules.min_count // n), min_hess=rules.min_hess / n, reg_lambda=rules.reg_lambda / n,
-            reg_alpha=rules.reg_alpha / n, cat_smooth=rules.cat_smooth / n, cat_l2=rules.cat_l2 / n, min_gain=0.0,
-        )  # fmt: skip
-        self.tree = self.memory.record(rules, singly=0)
-        self.local = self.memory.record(
-            local, singly=0, sums=self.local_sums, gains=self.gains, most_boundaries=BALLOT_BOUNDARIES
+        super()._make_records()
+        if len(self.local_sums) != len(self.nodes):  # too small by now: ``local_gains`` will make new ones
+            self.local_sums = self.local_sums[:0]
+        if len(self.gains) != self.memory.arrays["n_evaluated"]:
+            self.gains = self.gains[:0]
+        self.local_record = self.memory.record(
+            self._local_rules(), sums=self.local_sums, gains=self.gains, most_boundaries=BALLOT_BOUNDARIES
         )
 
+    # What the strategies ask about the nodes, row by row
+
     @property
-    def n_rows(self) -> int:
+    def n_nodes(self) -> int:
+        """The nodes of this frontier; some of them may be closed, only their siblings are open."""
         return len(self.row_node)
 
     @property
-    def n_features(self) -> int:
-        """This worker's own features; all of them where rows are spread."""
-        return self.memory.data.n_features
+    def n_node_room(self) -> int:
+        """The number of nodes of the tree for which there is room now; no node has a higher number."""
+        return len(self.nodes)
+
+    @property
+    def row_counts(self) -> np.ndarray:
+        """int64 (n_nodes,): rows of each node on all workers together."""
+        counts: np.ndarray = self.nodes["n_rows"][self.row_node]
+        return counts
+
+    @property
+    def local_row_counts(self) -> np.ndarray:
+        """int64 (n_nodes,): rows of each node on this worker."""
+        nodes = self.nodes[self.row_node]
+        counts: np.ndarray = nodes["stop"] - nodes["start"]
+        return counts
 
     @property
     def n_classes(self) -> int:
         """Of class trees; 0 where gradients decide."""
-        layout = self.memory.layout
+        layout = self.layout
         return layout.n_fields - layout.n_planes if self.rules.criterion == ENTROPY else 0
 
     @property
+    def stride(self) -> int:
+        """Words between two fields or planes of a merged histogram: room for the bins of any feature."""
+        stride: int = self.memory.arrays["stride"]
+        return stride
+
+    @property
+    def n_bins(self) -> np.ndarray:
+        return self.memory.data.n_bins
+
+    @property
+    def is_categorical(self) -> np.ndarray:
+        return self.memory.data.is_categorical
+
+    @property
     def allowed(self) -> np.ndarray:
-        """uint8 (n_rows, n_features): what each node may use."""
+        """uint8 (n_nodes, n_features): what each node may use."""
         allowed: np.ndarray = self.memory.arrays["allowed"]
-        return allowed[: self.n_rows]
+        return allowed[: self.n_nodes]
+
+    @property
+    def kernel_arguments(self) -> tuple[Any, np.ndarray, Any]:
+        """The record, the nodes and a scratch, as kernels take them one after another."""
+        return self.record, self.nodes, self.memory.scratch[0]
+
+    def run_on_blocks(self, kernel: Callable[..., Any], n: int, *args: Any, at_once: int = 4) -> None:
+        """Call ``kernel(start, stop, *args, scratch)`` for disjoint blocks of n, on the threads of this worker."""
+        self.team.for_blocks_with(self.memory.scratch, kernel, n, *args, at_once=at_once)
+
+    # Which nodes are evaluated
 
     def _look_at(self, row_node: np.ndarray, pairs: np.ndarray) -> None:
         """Evaluate these nodes next; ``pairs`` are the parents of two successive rows each."""
         memory = self.memory
-        n_rows = len(row_node)
-        if n_rows > memory.arrays["n_evaluated"]:
-            memory.make_evaluation_room(2 * n_rows)
-            self.families = np.empty(2 * n_rows, FAMILY)
+        n_nodes = len(row_node)
+        if n_nodes > memory.arrays["n_evaluated"]:
+            memory.make_evaluation_room(2 * n_nodes)
+            self.families = np.empty(2 * n_nodes, FAMILY)
             self._make_records()
         self.row_node, self.pairs = row_node, pairs
-        self.is_open = memory.nodes["is_open"][row_node] == 1
-        a = memory.arrays
-        if self.rules.n_sampled or a["n_set_words"]:
-            kernels.draw_features(
-                0, n_rows, row_node, self.first_feature, self.tree_features, self.rules.n_sampled,
-                np.uint64(self.rules.key), memory.nodes, a["live_sets"], a["sets_of"], a["allowed"],
-            )  # fmt: skip
+        self.is_open = self.nodes["is_open"][row_node] == 1
+        has_sets = memory.arrays["n_set_words"] > 0
+        if self.rules.n_sampled or has_sets:
+            kernels.draw_features(row_node, self.tree_features, self.record, self.nodes)
         else:
-            a["allowed"][:n_rows] = a["in_tree"]
-        if a["n_set_words"]:
+            self.allowed[:] = memory.arrays["in_tree"]
+        if has_sets:
             self.n_allowed = int(self.allowed[self.is_open].sum(axis=1).max(initial=0))
+
+    def look_at_children(self, parents: np.ndarray) -> None:
+        self._look_at(self.children_of(parents), parents)
 
     @contextmanager
     def looking_at(self, nodes: np.ndarray) -> Iterator[None]:
-        """Turn to these nodes for a while, which may be of any frontier before, and then back."""
+        """Turn to these nodes for a while, which may be of any earlier frontier, and then back."""
         row_node, pairs, row_before = self.row_node, self.pairs, self._row_before.copy()
         self._look_at(nodes, _NONE)
         try:
@@ -148,6 +161,12 @@ class Frontier:
         finally:
             self._look_at(row_node, pairs)
             self._row_before = row_before
+
+    def make_children(self, parents: np.ndarray) -> None:
+        super().make_children(parents)
+        n_more = len(self.nodes) - len(self._row_before)
+        if n_more > 0:
+            self._row_before = np.pad(self._row_before, (0, n_more), constant_values=-1)
 
     def pairs_before(self) -> np.ndarray:
         """By pair: the row of the parent in the frontier merged before this one, -1 if it was not there."""
@@ -159,219 +178,138 @@ class Frontier:
         self, record: Any, n_families: int, wanted: np.int64, bounds: tuple[np.ndarray, np.ndarray] | None = None
     ) -> None:
         record["n_families"], record["wanted"] = n_families, wanted
-        memory = self.memory
-        self.team.for_blocks_with(
-            memory.scratch, kernels.evaluate_items, memory.arrays["n_blocks"] * int(n_families), record, self.families,
-            memory.nodes, memory.best, bounds, at_once=1 + INTERRUPTIBLE_CELLS // (1 + memory.rows.shape[1]),
+        n_blocks, row_cells = self.memory.arrays["n_blocks"], self.memory.rows.shape[1]
+        self.run_on_blocks(
+            kernels.evaluate_items, n_blocks * int(n_families), record, self.families, self.nodes, self.memory.best,
+            bounds, at_once=1 + INTERRUPTIBLE_CELLS // (1 + row_cells),
         )  # fmt: skip
 
     def _evaluate_families(
         self, record: Any, wanted: np.int64, bounds: tuple[np.ndarray, np.ndarray] | None = None
     ) -> None:
-        n_families = kernels.plan_families(self.row_node, self.pairs, record, self.families, self.memory.nodes)
+        n_families = kernels.plan_families(self.row_node, self.pairs, record, self.families, self.nodes)
         self._evaluate(record, n_families, wanted, bounds)
-        kernels.free_parents(n_families, record, self.families, self.memory.nodes)
+        kernels.free_parents(n_families, record, self.families, self.nodes)
 
     def search_own_features(self) -> None:
         """The best split of each node among this worker's features, where it has all rows of them."""
         memory = self.memory
         memory.best["gain"] = -np.inf  # a worker without columns has no group that would say so
-        self._evaluate_families(self.tree, WANT_BEST)
-        kernels.take_best_groups(self.row_node, memory.n_groups, self.tree, memory.nodes, memory.best)
+        self._evaluate_families(self.record, WANT_BEST)
+        kernels.take_best_groups(self.row_node, memory.n_groups, self.record, self.nodes, memory.best)
 
     def local_gains(self, rows: np.ndarray | None = None, with_bounds: bool = False) -> np.ndarray:
-        """float64 (n_rows, n_features): of the best split by this worker's own rows, -inf where there is none.
+        """float64 (n_nodes, n_features): the gain of the best split by this worker's own rows, -inf without one.
 
         Only of these rows of the frontier, if given. ``with_bounds`` also finds ``bounds`` of what this worker's own
         rows could contribute to a gain.
         """
-        memory = self.memory
-        if len(self.local_sums) < len(memory.nodes) or len(self.gains) < memory.arrays["n_evaluated"]:
-            self.local_sums = np.zeros((len(memory.nodes), memory.layout.n_fields), np.int64)
-            self.gains = np.empty((memory.arrays["n_evaluated"], self.n_features))
+        nodes, n_evaluated = self.nodes, self.memory.arrays["n_evaluated"]
+        if len(self.local_sums) < len(nodes) or len(self.gains) < n_evaluated:
+            self.local_sums = np.zeros((len(nodes), self.layout.n_fields), np.int64)
+            self.gains = np.empty((n_evaluated, self.n_features))
             self._make_records()
-        self.gains[: self.n_rows] = -np.inf
+        self.gains[: self.n_nodes] = -np.inf
         self.team.for_blocks(
-            kernels.sum_locally, self.n_rows, self.row_node, self.tree, memory.nodes, self.local_sums, min_block=1
+            kernels.sum_locally, self.n_nodes, self.row_node, self.record, nodes, self.local_sums, min_block=1
         )
-        is_open = memory.nodes["is_open"][self.row_node]
+        is_open = nodes["is_open"][self.row_node]
         if rows is not None:
-            memory.nodes["is_open"][self.row_node[~rows]] = 0  # others are not searched
-        self._evaluate_families(self.local, WANT_GAINS, self._room_for_bounds() if with_bounds else None)
-        memory.nodes["is_open"][self.row_node] = is_open
-        return self.gains[: self.n_rows]
+            nodes["is_open"][self.row_node[~rows]] = 0  # others are not searched
+        self._evaluate_families(self.local_record, WANT_GAINS, self._room_for_bounds() if with_bounds else None)
+        nodes["is_open"][self.row_node] = is_open
+        return self.gains[: self.n_nodes]
 
     def _room_for_bounds(self) -> tuple[np.ndarray, np.ndarray]:
         if self.bounds.shape[1:] != self.gains.shape:
             self.bounds = np.empty((2, *self.gains.shape))
             self.aims = np.empty((len(self.gains), max(1, self.n_classes)))
-        find_aims(0, self.n_rows, self.row_node, self.tree, self.aims)
+        bounds.find_aims(0, self.n_nodes, self.row_node, self.record, self.aims)
         return self.bounds, self.aims
 
     def allowed_features(self) -> Elected:
         """All that every open node may use."""
         return Elected.of(self.allowed & self.is_open[:, None])
 
-    def with_histograms(self, wanted: np.ndarray, write: Callable[[int, int], None]) -> None:
-        """Call write(first_row, last_row) for all rows, some at a time, while the wanted ones' histograms are kept."""
+    def with_histograms(self, n_wanted: np.ndarray, write: Callable[[int, int], None]) -> None:
+        """Call write(first_row, last_row) for all rows, some at a time.
+
+        Meanwhile those rows that want many features, by their number, have a local histogram of all features.
+        """
+        has_none = self.nodes["slot"][self.row_node] < 0
+        wanted = has_none & (n_wanted >= _SINGLY_BELOW * self.n_features)
         first = 0
-        while first < self.n_rows:
+        while first < self.n_nodes:
             last, n_families = kernels.plan_additions(
-                self.row_node, wanted, first, self.tree, self.families, self.memory.nodes
+                self.row_node, wanted, first, self.record, self.families, self.nodes
             )
-            self._evaluate(self.tree, n_families, WANT_HISTOGRAMS)
-            if n_families == 0 and last == first:  # no room for even one: it is added up singly
+            self._evaluate(self.record, n_families, WANT_HISTOGRAMS)
+            if n_families == 0 and last == first:  # no room for even one: its features are added up singly
                 last = first + 1
             write(first, last)
             self.give_up_histograms(self.row_node[first:last][wanted[first:last]])
             first = last
 
+    # What other workers' rows could add: see kernels/bounds.py
+
+    def smallest_hessians(self) -> np.ndarray:
+        """int64 (n_nodes,): the smallest hessian, or weight, of this worker's rows in each node."""
+        smallest = np.empty(self.n_nodes, np.int64)
+        bounds.smallest_hessians(0, self.n_nodes, self.row_node, self.record, self.nodes, smallest)
+        return smallest
+
+    def least_gains(self) -> np.ndarray:
+        """float64 (n_nodes,): the gain in steps that a feature must reach to matter; the same on every worker."""
+        least = np.empty(self.n_nodes)
+        bound_wire.least_gains(self.row_node, self.least_gain_split(), self.record, self.nodes, least)
+        return least
+
+    # Merged histograms
+
+    def subtract_merged(self, items: Items, before: Items) -> None:
+        """Items that did not travel: the parent's, merged in the frontier before, less the sibling's."""
+        pair_before = self.pairs_before()
+        parent_wide = np.repeat((pair_before >= 0) & before.is_wide[np.maximum(pair_before, 0)], 2)
+        self.run_on_blocks(
+            subtract_items, self.n_nodes, self.row_node, parent_wide, items.start, items.feature, items.parent,
+            items.sibling, items.place, before.place, before.arena, self.record, self.nodes, items.arena,
+        )  # fmt: skip
+
     def search_merged(self, elected: Elected, items: Items) -> None:
         """The best split of each node among the merged histograms that this worker owns."""
         memory = self.memory
-        self.tree["wanted"] = WANT_BEST
-        self.tree["n_groups"] = 1
-        self.team.for_blocks_with(
-            memory.scratch, search_items, self.n_rows, self.row_node, elected.start, elected.feature, items.start,
-            items.feature, items.place, items.arena, self.tree, memory.nodes, memory.best,
+        self.record["wanted"], self.record["n_groups"] = WANT_BEST, 1
+        self.run_on_blocks(
+            search_items, self.n_nodes, self.row_node, elected.start, elected.feature, items.start, items.feature,
+            items.place, items.arena, self.record, self.nodes, memory.best,
         )  # fmt: skip
-        kernels.take_best_groups(self.row_node, 1, self.tree, memory.nodes, memory.best)
-        self.tree["n_groups"] = memory.n_groups
+        kernels.take_best_groups(self.row_node, 1, self.record, self.nodes, memory.best)
+        self.record["n_groups"] = memory.n_groups
         self._row_before[:] = -1
-        self._row_before[self.row_node] = np.arange(self.n_rows)
+        self._row_before[self.row_node] = np.arange(self.n_nodes)
 
     # Splits that all workers agree on
 
     def own_splits(self) -> np.ndarray:
         """This worker's best split of every open node, as it goes over the wire."""
         a, nodes = self.memory.arrays, self.row_node[self.is_open]
-        own = np.zeros(len(nodes), split_dtype(self.memory.layout.n_fields, self.has_categories))
+        own = np.zeros(len(nodes), split_dtype(self.layout.n_fields, self.has_categories))
         for name in ("gain", "split_bin", "default_left"):
-            own[name] = self.memory.nodes[name][nodes]
-        own["feature"] = self.memory.nodes["feature"][nodes] + self.first_feature
+            own[name] = self.nodes[name][nodes]
+        own["feature"] = self.nodes["feature"][nodes] + self.first_feature
         own["left_sums"] = a["left_sums"][nodes]
         if self.has_categories:
             own["left_set"] = a["left_set"][nodes]
         has_none = own["gain"] == -np.inf
-        own[has_none] = np.zeros((), own.dtype)  # no left-overs of other nodes
+        own[has_none] = np.zeros((), own.dtype)  # nothing is left over from other nodes
         own["gain"][has_none] = -np.inf
         return own
 
     def set_splits(self, splits: np.ndarray) -> None:
-        """Every open node gets its split; features are numbered over all workers."""
+        """Give every open node its split; features are numbered over all workers."""
         a, nodes = self.memory.arrays, self.row_node[self.is_open]
         for name in ("gain", "feature", "split_bin", "default_left"):
-            self.memory.nodes[name][nodes] = splits[name]
+            self.nodes[name][nodes] = splits[name]
         a["left_sums"][nodes] = splits["left_sums"]
         if self.has_categories:
             a["left_set"][nodes] = splits["left_set"]
-
-    # From one frontier to the next
-
-    def next_to_split(self) -> np.ndarray:
-        """Nodes that best-first growth over all nodes known so far would split, and that are not split yet.
-
-        Those that it splits when all is known are among them, so nothing else need be split in advance; nor what it
-        splits last, because nobody will ask for the children's splits.
-        """
-        is_split, last = self.best_first()
-        if last >= 0:
-            is_split[last] = 0
-        return self._unsplit(is_split)
-
-    def last_to_split(self) -> np.ndarray:
-        """What is left to split when nothing else is: at most one node."""
-        return self._unsplit(self.best_first()[0])
-
-    def _unsplit(self, is_split: np.ndarray) -> np.ndarray:
-        return np.flatnonzero(is_split & (self.memory.nodes["left_child"][: self.n_made] == 0))
-
-    def best_first(self) -> tuple[np.ndarray, int]:
-        """uint8 by node: what best-first growth splits; and what it splits last if that takes up the leaf budget."""
-        is_split = np.empty(self.n_made, np.uint8)
-        last = kernels.best_first(self.n_made, self.rules.max_leaves, self.memory.nodes, is_split)
-        return is_split, last
-
-    def open_leaves(self) -> np.ndarray:
-        """All nodes that rows and depth allow to split, and that are not split."""
-        nodes = self.memory.nodes[: self.n_made]
-        return np.flatnonzero((nodes["is_open"] == 1) & (nodes["left_child"] == 0))
-
-    def least_gain_split(self) -> float:
-        """What best-first growth over all nodes known so far gains least by a split, if it takes up the leaf budget.
-
-        A node of which no split gains as much will never be split, whatever comes to be known: until the budget is used
-        up there is always a better node to take. -inf as long as the budget is not used up.
-        """
-        is_split, last = self.best_first()
-        return float(self.memory.nodes["gain"][: self.n_made][is_split == 1].min()) if last >= 0 else -np.inf
-
-    def make_children(self, parents: np.ndarray) -> None:
-        memory = self.memory
-        n_nodes = self.n_made + 2 * len(parents)
-        if n_nodes > len(memory.nodes):
-            row_before = self._row_before
-            memory.make_node_room(2 * n_nodes)
-            self._row_before = np.full(2 * n_nodes, -1)
-            self._row_before[: len(row_before)] = row_before
-            self._make_records()
-        a = memory.arrays
-        kernels.make_children(parents, self.n_made, self.tree, memory.nodes, a["sums"], a["left_sums"])
-        self.n_made = n_nodes
-
-    def mark_sides(self, parents: np.ndarray) -> None:
-        """Which rows go left, by the bins that this worker has."""
-        self.team.for_blocks(
-            kernels.mark_rows, len(parents), parents, self.first_feature, self.tree, self.memory.nodes, min_block=1
-        )
-
-    def owner_of_split(self, parents: np.ndarray) -> np.ndarray:
-        """Where columns are spread: the worker whose column splits each node."""
-        bounds = column_bounds(self.n_all_features, self.n_workers)
-        return np.searchsorted(bounds[1:], self.memory.nodes["feature"][parents], side="right")
-
-    def pack_sides(self, parents: np.ndarray) -> np.ndarray:
-        """Sides of the parents' rows, a bit each."""
-        nodes = self.memory.nodes
-        bits = np.empty((int((nodes["stop"] - nodes["start"])[parents].sum()) + 7) // 8, np.uint8)
-        kernels.pack_sides(parents, nodes, self.memory.arrays["side"], bits)
-        return bits
-
-    def unpack_sides(self, parents: np.ndarray, bits: np.ndarray) -> None:
-        kernels.unpack_sides(parents, self.memory.nodes, self.memory.arrays["side"], bits)
-
-    def move_rows(self, parents: np.ndarray) -> None:
-        """Rows to their children, once their sides are marked."""
-        self.team.for_blocks(kernels.scatter_rows, len(parents), parents, self.tree, self.memory.nodes, min_block=1)
-
-    def look_at_children(self, parents: np.ndarray) -> None:
-        left = self.memory.nodes["left_child"][parents]
-        self._look_at(np.stack((left, left + 1), axis=1).reshape(-1), parents)
-
-    def with_open_children(self, parents: np.ndarray) -> np.ndarray:
-        """Parents with a child that may be split."""
-        nodes = self.memory.nodes
-        left = nodes["left_child"][parents]
-        return parents[(nodes["is_open"][left] | nodes["is_open"][left + 1]) == 1]
-
-    def free_histograms(self, evaluated: np.ndarray) -> None:
-        """Give back the local histograms of those of the nodes that are not split."""
-        self.give_up_histograms(evaluated[self.memory.nodes["left_child"][evaluated] == 0])
-
-    def give_up_histograms(self, nodes: np.ndarray) -> None:
-        """Nobody will subtract from these nodes' local histograms any more."""
-        kernels.free_histograms(nodes, self.tree, self.memory.nodes)
-
-    def finish(self) -> tuple[GrownTree, np.ndarray]:
-        """The tree that best-first growth makes, and which nodes it splits."""
-        memory, n_made = self.memory, self.n_made
-        is_split, _ = self.best_first()
-        order, left_child = np.empty(n_made, np.int64), np.empty(n_made, np.int64)
-        n_nodes = kernels.walk_split(is_split, memory.nodes, order, left_child)
-        run_leaf, run_stop, run_buffer = (np.empty(n_made, np.int64) for _ in range(3))
-        n_runs = kernels.find_runs(
-            n_made, self.n_rows_here, order, n_nodes, memory.nodes, np.empty(n_made, np.int64), run_leaf, run_stop,
-            run_buffer,
-        )  # fmt: skip
-        runs = (run_leaf[:n_runs], run_stop[:n_runs], run_buffer[:n_runs])
-        return in_level_order(memory.nodes, order[:n_nodes], left_child[:n_nodes], memory.arrays, runs), is_split

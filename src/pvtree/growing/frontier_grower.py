@@ -1,32 +1,35 @@
-"""BuildTree (the paper's Algorithm 1) on many workers: all open nodes at once, whatever strategy finds their splits.
-
-Leaf-wise trees are grown a frontier at a time too: every leaf that best-first growth could still come to is split in
-advance, and in the end exactly the splits that it makes are kept.
-"""
+"""BuildTree (the paper's Algorithm 1) on many workers: all open nodes at once, whatever strategy finds their splits."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pvtree.binning.shard import Shard
 from pvtree.comm import Communicator
-from pvtree.find_split import Strategy
 from pvtree.growing.constraints import NO_CONSTRAINTS, Constraints
 from pvtree.growing.frontier import Frontier
 from pvtree.growing.layouts import Layout
 from pvtree.growing.tree_memory import POOL_BYTES, GrownTree, Rules
 from pvtree.kernels.team import Team
 
-# Trees without a leaf budget may have very wide levels. What would take a worker more bytes than this is taken in
-# parts, each with collectives of its own.
+if TYPE_CHECKING:
+    from pvtree.find_split import Strategy
+
+# Leaf-wise trees are grown a frontier at a time too: every leaf that best-first growth may still reach is split in
+# advance, and in the end exactly the splits that it makes are kept (docs/adr/0007-frontiers-and-speculation.md).
+
+# Trees without a leaf budget may have very wide levels. A level that would take a worker more bytes than this is
+# evaluated in parts, each with its own collectives.
 _LEVEL_BYTES = 2**28
-# Successive trees are alike: what gains less than this share of the least gain that the tree before made use of will
-# hardly be split, so it waits until nothing else is left. Splitting in advance costs a search of both children.
+# Successive trees are alike, so a node that gains less than this share of the last tree's least gain will hardly be
+# split. Such unpromising nodes are deferred, because splitting in advance costs a search of both children.
 _LIKELY = 0.9
 
 
 class FrontierGrower:
-    """Grows trees one after another on the same rows; the rest of the trainer cannot tell it from ``Grower``."""
+    """Grows trees one after another on the same rows, with the same interface as ``Grower``."""
 
     def __init__(
         self, shard: Shard, layout: Layout, max_leaves: int, n_sampled: int, team: Team, comm: Communicator,
@@ -39,8 +42,8 @@ class FrontierGrower:
         self.frontier = Frontier(shard, layout, n_sampled, n_workers, pool, team, constraints)
         self.memory = self.frontier.memory
         n_features = shard.n_all_features
-        merged = strategy.n_merged(n_features) * layout.n_planes * self.memory.arrays["stride"] // n_workers
-        # By node: merged histograms in words, and a gain and a flag for each feature. The same on every worker.
+        merged = strategy.n_merged(n_features) * layout.n_planes * self.frontier.stride // n_workers
+        # A node takes its merged histograms in words, and a gain and a flag per feature. The same on every worker.
         self.most_pairs = max(64, _LEVEL_BYTES // (2 * (8 * merged + 9 * n_features)))
 
     def grow(self, n_rows: int, root_sums: np.ndarray, rules: Rules, tree_features: np.ndarray) -> GrownTree:
@@ -65,7 +68,7 @@ class FrontierGrower:
         return tree
 
     def _next_to_split(self) -> tuple[np.ndarray, bool]:
-        """Nodes to split now, once the strategy is sure of their splits; and whether they are the last."""
+        """The nodes to split now, once the strategy is sure of their splits, and whether they are the last."""
         frontier = self.frontier
         while True:
             parents = frontier.next_to_split()
@@ -73,7 +76,7 @@ class FrontierGrower:
             if is_end:
                 parents = frontier.last_to_split()
             elif self.strategy.waits:
-                likely = frontier.memory.nodes["gain"][parents] >= _LIKELY * self.usual_gain
+                likely = frontier.gains_of(parents) >= _LIKELY * self.usual_gain
                 parents = parents[likely] if likely.any() else parents
             if not self.strategy.confirm(frontier, parents, is_end):
                 return parents, is_end
@@ -85,7 +88,7 @@ class FrontierGrower:
         self.frontier.move_rows(parents)
 
     def _evaluate_children(self, parents: np.ndarray) -> np.ndarray:
-        """Find the splits of all open children; returns the nodes looked at."""
+        """Find the splits of all open children; returns the nodes evaluated."""
         frontier = self.frontier
         worth_it = frontier.with_open_children(parents)
         frontier.give_up_histograms(np.setdiff1d(parents, worth_it))

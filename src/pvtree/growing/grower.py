@@ -1,4 +1,4 @@
-"""A whole tree on one worker that holds all rows: memory for the kernel, then a flat tree from its nodes."""
+"""Grows whole trees on a worker that holds all rows: prepares the kernel's memory and reads the tree from its nodes."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from pvtree.growing.constraints import NO_CONSTRAINTS, Constraints
 from pvtree.growing.layouts import Layout
 from pvtree.growing.tree_memory import POOL_BYTES, GrownTree, Rules, TreeMemory, in_level_order, most_nodes
 from pvtree.kernels.constants import N_BINS
+from pvtree.kernels.growing.children import walk_levels
 from pvtree.kernels.growing.evaluate import GROUP
-from pvtree.kernels.growing.grow import grow_tree, walk_levels
+from pvtree.kernels.growing.grow import grow_tree
 from pvtree.kernels.growing.records import FAMILY
 from pvtree.kernels.growing.route import CHUNK
 from pvtree.kernels.growing.work_sharing import SYNC_SIZE, abandon
 from pvtree.kernels.team import Team
 
-# With fewer than this share of features looked at per node, adding them up singly beats subtraction: a single
-# feature costs about three times as much a row as one of a block, and both children are added up, not the smaller.
-# Trees without a leaf budget consist of small nodes, where rows cost little and every feature's bins much.
+# If nodes search less than this share of the features, adding these up singly beats subtraction: a single feature
+# costs about three times as much per row as one of a block, and both children are added up instead of the smaller.
+# Trees without a leaf budget consist of small nodes, where rows cost little and the bins of every feature much.
 _SINGLY_BELOW = 1 / 6
 _SINGLY_BELOW_UNLIMITED = 1 / 2
 
@@ -38,7 +39,7 @@ class Grower:
         self.memory.make_evaluation_room(2)
         self.memory.arrays |= {
             "singly": int(singly), "goes_left": np.empty(N_BINS, np.uint8),
-            "chunk_left": np.empty(n_places // CHUNK + 2, np.int64),
+            "n_chunks": n_places // CHUNK + 2, "chunk_left": np.empty(n_places // CHUNK + 2, np.int64),
         }  # fmt: skip
         # Half the leaf budget is enough: of n open leaves only the best (budget - n) can still be split.
         self.memory.make_pools(0 if singly else max_leaves // 2 + 2 if max_leaves else 64, POOL_BYTES)
@@ -55,7 +56,7 @@ class Grower:
         nodes[0] = (0, n_rows, 0, 0, n_rows, 1, 1, -1, 0, 0, -np.inf, 0, 0, 0)
         tree, sync = self._tree_record(rules, tree_features)
 
-        held = (tree, sync)  # a thread that comes too late finds here that its tree is finished
+        held = (tree, sync)  # keeps both alive for a thread that comes late, which finds its tree finished
 
         def help_growing(thread: int) -> None:
             grow_tree(held[0], self.families, nodes, memory.best, memory.scratch[thread], False)
@@ -70,7 +71,7 @@ class Grower:
         return self._finish(nodes[: int(tree["n_made"][0])])
 
     def _tree_record(self, rules: Rules, tree_features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The record of one tree, with the memory's arrays and what is new for the tree, and its sync."""
+        """The record of one tree, of the memory's arrays and this tree's rules, and its sync array."""
         memory = self.memory
         memory.use_features(tree_features)
         memory.arrays["allowed"][:] = memory.arrays["in_tree"]
@@ -89,7 +90,7 @@ class Grower:
     def _finish(self, nodes: np.ndarray) -> GrownTree:
         order = np.empty(len(nodes), np.int64)
         left_child = np.empty(len(nodes), np.int64)
-        walk_levels(nodes, order, left_child)
+        walk_levels(nodes["left_child"] > 0, nodes, order, left_child)
         # No two leaves share a start: no split leaves a child empty.
         leaves = np.flatnonzero(left_child == 0)
         leaves = leaves[np.argsort(nodes["start"][order[leaves]])]

@@ -1,16 +1,15 @@
-"""From a row's statistics to a finished tree: quantize, pack, grow, and give the leaves their values."""
+"""From row statistics to a finished tree: quantize, pack, grow, and compute the leaf values."""
 
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pvtree.binning.shard import Shard
 from pvtree.binning.thresholds import Thresholds
 from pvtree.comm.worker import Worker
-from pvtree.find_split import make_strategy
 from pvtree.growing.constraints import Constraints
 from pvtree.growing.frontier_grower import FrontierGrower
 from pvtree.growing.grower import Grower
@@ -24,23 +23,25 @@ from pvtree.kernels.growing.route import add_leaf_values, add_routed_values, sum
 from pvtree.model.model import Tree
 from pvtree.parameters.params import Params
 
+if TYPE_CHECKING:
+    from pvtree.find_split import Strategy
+
 _NO_ROWS = np.empty(0, np.uint32)
 _NO_COPIES = np.empty(0, np.uint8)
 _NO_CODES = np.empty((0, N_BINS), np.uint8)
-_NO_WEIGHTS = np.empty(0)
 # A child's hessian must exceed zero, or its score would divide by it.
 _LEAST_HESSIAN = sys.float_info.min
 
 
 class TreeMaker:
-    """Makes one tree after another on the same rows. Subclasses say what is counted and what a leaf returns."""
+    """Makes one tree after another on the same rows. Subclasses define what is summed and what a leaf returns."""
 
-    def __init__(self, shard: Shard, layout: Layout, params: Params, worker: Worker) -> None:
+    def __init__(self, shard: Shard, layout: Layout, params: Params, worker: Worker, strategy: Strategy) -> None:
         self.data, self.thresholds, self.ids = shard.data, shard.thresholds, shard.ids
         self.n_all_features = shard.n_all_features
         self.layout, self.params, self.team, self.comm = layout, params, worker.team, worker.by_rows
         self.n_sampled = n_node_features(params, shard.n_all_features)
-        self.strategy = make_strategy(params, worker.comm)
+        self.strategy = strategy
         self.constraints = Constraints.of(params, shard.n_all_features)
         self.grower: Grower | FrontierGrower
         if worker.comm.size == 1:  # all strategies find what the sequential algorithm finds
@@ -55,13 +56,13 @@ class TreeMaker:
         self.memory = self.grower.memory
 
     def _largest(self, *values: float) -> list[float]:
-        """The largest of all workers', of each value."""
+        """The maximum of each value over all workers."""
         if self.comm.size > 1:
             values = tuple(self.comm.allreduce(np.array(values), "scores", "max"))
         return [float(value) for value in values]
 
     def _add_up(self, n_rows: int, passengers: np.ndarray) -> np.ndarray:
-        """Root sums of all workers' rows. Passengers count for nothing; they only go along to a leaf."""
+        """Root sums of all workers' rows. Passengers are not counted; they only learn their leaf."""
         memory = self.memory
         memory.rows[0, n_rows : n_rows + len(passengers)] = passengers
         memory.words[0, n_rows : n_rows + len(passengers)] = 0
@@ -69,7 +70,7 @@ class TreeMaker:
         return self.comm.allreduce(sums, "scores") if self.comm.size > 1 else sums
 
     def _grow(self, n_rows: int, number: int, root_sums: np.ndarray, **scales: Any) -> GrownTree:
-        """Grow on the rows packed before; ``number`` names the tree's random choices."""
+        """Grow a tree on the packed rows; ``number`` seeds the tree's random choices."""
         p = self.params
         rules = Rules(
             reg_lambda=p.reg_lambda, reg_alpha=p.reg_alpha, min_count=p.min_child_samples,
@@ -80,12 +81,12 @@ class TreeMaker:
         return self.grower.grow(n_rows, root_sums, rules, tree_features(p, number, self.n_all_features))
 
     def _keep_in_order(self, grown: GrownTree, value: np.ndarray) -> None:
-        """Clip the values of all nodes to what monotone constraints allow."""
+        """Clip all node values to what monotone constraints allow."""
         if self.constraints.is_monotone:
             keep_in_order(grown.feature, grown.left_child, self.constraints.monotone, value)
 
     def _finish(self, grown: GrownTree, value: np.ndarray, weight: np.ndarray) -> Tree:
-        """Bins become thresholds, and category sets get a table of their own."""
+        """Turn bins into thresholds, and put category sets into a table of their own."""
         threshold, cat_set = thresholds_and_sets(self.thresholds, grown.feature, grown.split_bin)
         return Tree(
             feature=grown.feature,
@@ -101,7 +102,7 @@ class TreeMaker:
         )
 
     def add_to_scores(self, grown: GrownTree, tree: Tree, out_of_sample: np.ndarray, scores: np.ndarray) -> None:
-        """scores[row] += the tree's output, for the rows it grew on and for those given besides."""
+        """scores[row] += the tree's output, for the rows it grew on and for the ``out_of_sample`` ones."""
         value = tree.value[:, 0]
         n_rows = int(grown.run_stop[-1]) if len(grown.run_stop) else 0
         self.team.for_blocks(
@@ -112,13 +113,13 @@ class TreeMaker:
             self.add_walked(tree, grown.split_bin, out_of_sample, scores)
 
     def add_walked(self, tree: Tree, split_bin: np.ndarray, rows: np.ndarray, scores: np.ndarray) -> None:
-        """scores[row] += the output of a tree, whoever grew it, for rows that walk down its splits by their bins."""
+        """scores[row] += a tree's output, whoever grew it, for rows that walk down its splits by their bins."""
         starts, bundles = self.data.block_start, self.data.bundles
         feature = np.maximum(tree.feature, 0)
         column = feature if bundles is None else bundles.bundle_of[feature]
         block = np.searchsorted(starts, column, side="right") - 1
         bin_of_code = _NO_CODES if bundles is None else bundles.bins_of_codes(feature)
-        # Types as a grown tree has them: others would have the kernel compiled once more.
+        # The same types as in a grown tree: others would compile the kernel once more.
         self.team.for_blocks(
             add_routed_values, len(rows), self.data.bins, rows, block, column - starts[block], bin_of_code, split_bin,
             tree.default_left.astype(np.int64), tree.cat_set, tree.cat_sets, tree.left_child.astype(np.int64),
@@ -127,11 +128,11 @@ class TreeMaker:
 
 
 class GradientTreeMaker(TreeMaker):
-    """Trees by second-order gain, which with unit hessians and no penalty is variance gain."""
+    """Trees by second-order gain; with unit hessians and no penalty this is variance gain."""
 
-    def __init__(self, shard: Shard, hessian: str, params: Params, worker: Worker) -> None:
+    def __init__(self, shard: Shard, hessian: str, params: Params, worker: Worker, strategy: Strategy) -> None:
         precise = params.criterion == "variance"
-        super().__init__(shard, gradient_layout(shard.ids.n_all, hessian, precise), params, worker)
+        super().__init__(shard, gradient_layout(shard.ids.n_all, hessian, precise), params, worker, strategy)
         self.hessian = hessian
 
     def make(
@@ -144,7 +145,7 @@ class GradientTreeMaker(TreeMaker):
         shrinkage: float = 1.0,
         passengers: np.ndarray = _NO_ROWS,
     ) -> tuple[GrownTree, Tree]:
-        """``hess`` is empty where it is 1 for every row; ``passengers`` are rows that only learn their leaf."""
+        """``hess`` is empty if it is 1 for every row; ``passengers`` are rows that only learn their leaf."""
         layout, params = self.layout, self.params
         variance = params.criterion == "variance"
         n_rows = self.data.n_rows if rows is None else len(rows)
@@ -174,7 +175,7 @@ class GradientTreeMaker(TreeMaker):
         grown = self._grow(
             n_rows + len(passengers), number, sums, criterion=GRADIENT, hess_field=hess_field, grad_scale=grad_scale,
             hess_scale=hess_scale, gain_scale=1.0 / total if variance and total > 0.0 else 1.0,
-            # With real weights the labels of a pure node differ by their rounding: such a gain is no gain.
+            # With real weights the labels of a pure node differ by rounding alone: that is not a gain.
             noise=16.0 * grad_scale**2 * int(sums[0]) / max(total, _LEAST_HESSIAN) if variance and is_real else 0.0,
         )  # fmt: skip
         g = grown.sums[:, -1] * grad_scale
@@ -193,7 +194,7 @@ class GradientTreeMaker(TreeMaker):
     def _exact_sums(
         self, grown: GrownTree, grad: np.ndarray, hess: np.ndarray, copies: np.ndarray, largest: tuple[float, float]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """(G, H) of every node in 62-bit fixed point: packed words choose splits, but are too short for leaf values."""
+        """(G, H) of every node in 62-bit fixed point: packed words suffice for splits, but not for leaf values."""
         room = 2.0**62 / (MAX_COPIES * self.ids.n_all)
         scale = np.array([max(value / room, _LEAST_HESSIAN) for value in largest])
         n_runs = len(grown.run_leaf)
@@ -213,8 +214,8 @@ class GradientTreeMaker(TreeMaker):
 class ClassTreeMaker(TreeMaker):
     """Trees by information gain on class counts; leaves return class frequencies."""
 
-    def __init__(self, shard: Shard, weights: str, params: Params, worker: Worker) -> None:
-        super().__init__(shard, class_layout(params.n_classes, weights), params, worker)
+    def __init__(self, shard: Shard, weights: str, params: Params, worker: Worker, strategy: Strategy) -> None:
+        super().__init__(shard, class_layout(params.n_classes, weights), params, worker, strategy)
         self.weights = weights
 
     def make(
@@ -225,7 +226,7 @@ class ClassTreeMaker(TreeMaker):
         rows: np.ndarray | None = None,
         copies: np.ndarray = _NO_COPIES,
     ) -> tuple[GrownTree, Tree]:
-        """``weight`` is empty where all rows count the same."""
+        """``weight`` is empty if all rows count the same."""
         layout, params = self.layout, self.params
         n_rows = self.data.n_rows if rows is None else len(rows)
         row_ids = _NO_ROWS if rows is None else rows
@@ -261,8 +262,7 @@ class ClassTreeMaker(TreeMaker):
 def thresholds_and_sets(
     thresholds: Thresholds, feature: np.ndarray, split_bin: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Of every node the number that it compares with, 0 where it does not; and the number of its set of categories
-    among those of its tree, -1 where it has none."""
+    """(threshold per node, 0 if none; index of its category set among those of the tree, -1 if none)."""
     is_leaf = feature < 0
     feature = np.maximum(feature, 0)
     is_categorical = (thresholds.is_categorical[feature] == 1) & ~is_leaf
@@ -271,9 +271,9 @@ def thresholds_and_sets(
 
 
 def _step(largest: float, has_copies: bool, limit: int) -> float:
-    """The real number that one integer step stands for, so that the largest value just fits its field."""
+    """The real number that one integer step stands for: the largest value just fits its field."""
     if has_copies:
-        largest *= MAX_COPIES  # not the most copies drawn: no worker knows that alone
+        largest *= MAX_COPIES  # not the most that were drawn, which no worker knows alone
     # Of numbers below 1e-300 the step would be no normal number, or 0.
     return max(largest / float(limit), sys.float_info.min) if largest > 0.0 else 1.0
 

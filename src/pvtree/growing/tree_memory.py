@@ -1,4 +1,4 @@
-"""The memory in which a worker grows trees, one after another: its rows, its nodes, histograms that are kept."""
+"""The memory in which a worker grows one tree after another: its rows, its nodes and kept histograms."""
 
 from __future__ import annotations
 
@@ -11,22 +11,21 @@ from pvtree.binning.binned_rows import BinnedRows
 from pvtree.growing.constraints import NO_CONSTRAINTS, Constraints
 from pvtree.growing.layouts import Layout
 from pvtree.kernels.constants import BLOCK, LANE_STRIDE, N_BINS
-from pvtree.kernels.growing.lanes import CHUNK
 from pvtree.kernels.growing.quantize import sum_words
-from pvtree.kernels.growing.records import CANDIDATE, NODE, SCRATCH, TREE, fill_record
-from pvtree.kernels.growing.split import TABLE_SIZE, fill_x_log_x
+from pvtree.kernels.growing.records import CANDIDATE, NODE, SCRATCH, TABLE_SIZE, TILE_BOUNDARIES, TREE, fill_record
+from pvtree.kernels.growing.split import fill_x_log_x
 from pvtree.kernels.team import Team
 
-# Histograms of more bytes than a processor's second-level cache pass through memory when they are kept. That takes a
-# feature about as long as adding up this many rows.
+# Histograms larger than a processor's second-level cache go through memory when they are kept. For each feature that
+# takes about as long as adding up this many rows.
 _CACHED_BYTES = 2**20
 _LEAST_KEPT = 768
-POOL_BYTES = 2**30  # of a machine: histograms kept for subtraction; beyond it nodes are added up anew
+POOL_BYTES = 2**30  # per machine, of histograms kept for subtraction; nodes beyond it are added up anew
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What decides about splits, the same on every worker; names as in kernels.memory.TREE."""
+    """What decides about splits, the same on every worker; the names are those of kernels.memory.TREE."""
 
     criterion: int
     hess_field: int
@@ -49,7 +48,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class GrownTree:
-    """A tree in level order, in terms of bins; the last three say where this worker's rows ended up."""
+    """A tree in level order, in terms of bins; the last three fields say where this worker's rows ended up."""
 
     feature: np.ndarray  # int64 (n_nodes,): -1 for a leaf
     split_bin: np.ndarray
@@ -58,15 +57,15 @@ class GrownTree:
     left_child: np.ndarray  # 0 for a leaf
     gain: np.ndarray
     sums: np.ndarray  # int64 (n_nodes, n_fields)
-    # Runs of places whose rows are in the same leaf, in the order of their places. A leaf may have several runs, or
-    # none: a worker need not have rows in every leaf, and a leaf may have been split further while the tree grew.
+    # Runs of places whose rows are in the same leaf, in the order of places. A leaf may have several runs, because it
+    # was split in advance while the tree grew, or none, because a worker need not have rows in every leaf.
     run_leaf: np.ndarray
     run_stop: np.ndarray
     run_buffer: np.ndarray
 
 
 class TreeMemory:
-    """Arrays that kernels find by their addresses in a record, and a scratch for each thread."""
+    """The arrays whose addresses are in the kernels' record, and a scratch for each thread."""
 
     def __init__(
         self, data: BinnedRows, layout: Layout, n_places: int, n_sampled: int, n_groups: int, team: Team,
@@ -81,12 +80,13 @@ class TreeMemory:
         self.words = np.empty((2, n_places), np.int64)
         self.planes = np.empty((2, n_places if layout.n_planes > 1 else 0), np.uint8)
         self.nodes = np.empty(0, NODE)
-        # Held here because the records only know addresses.
+        # Held here, because records only hold addresses.
         self.arrays: dict[str, Any] = {
             **_binned(data), "plane": layout.plane, "shift": layout.shift, "mask": layout.mask,
             "rows": self.rows, "words": self.words, "planes": self.planes, "side": np.empty(n_places, np.uint8),
             "table": table, "n_blocks": len(data.block_start) - 1, "n_features": n_features,
-            "n_all_rows": data.n_rows, "n_places": n_places, "capacity": layout.capacity,
+            "n_all_rows": data.n_rows, "n_places": n_places, "n_plane_places": self.planes.shape[1],
+            "capacity": layout.capacity,
             "n_planes": layout.n_planes, "n_values": len(layout.shift), "n_fields": layout.n_fields,
             "stride": int(data.n_bins.max(initial=1)) + 1, "n_groups": n_groups, "most_boundaries": int(N_BINS),
             "tree_features": np.empty(n_features, np.int64), "in_tree": np.empty(n_features, np.uint8),
@@ -97,32 +97,32 @@ class TreeMemory:
         a = self.arrays
         a["least_kept"] = self._least_kept(a["n_bundles"] * layout.n_planes * a["kept_stride"])
         self.scratch_arrays = [self._scratch_arrays() for _ in range(team.n_threads)]
-        self.scratch = [fill_record(SCRATCH, arrays) for arrays in self.scratch_arrays]
+        sizes = {"n_planes": layout.n_planes, "n_fields": layout.n_fields}
+        self.scratch = [fill_record(SCRATCH, arrays | sizes) for arrays in self.scratch_arrays]
 
     @staticmethod
     def _least_kept(n_words: int) -> int:
-        """Rows of a node from which on its histogram, of so many words, is worth keeping."""
+        """The least number of rows from which a node's histogram of so many words is worth keeping."""
         return _LEAST_KEPT if 8 * n_words > _CACHED_BYTES else 1
 
     def make_pools(self, n_slots: int, n_bytes: int) -> None:
-        """Room for the histograms of some nodes; memory is only touched when used."""
+        """Room for the histograms of up to ``n_slots`` nodes; memory is only touched when used."""
         a, layout = self.arrays, self.layout
-        narrow = max(1, a["n_bundles"] * layout.n_planes * a["kept_stride"])
-        wide = max(1, a["n_bundles"] * layout.n_fields * a["kept_stride"])
-        a["n_narrow_slots"] = min(n_slots, max(4, n_bytes // (8 * narrow)))
-        a["n_wide_slots"] = min(n_slots, a["n_places"] // layout.capacity + 1, max(4, n_bytes // (8 * wide)))
+        narrow, wide = (a["n_bundles"] * n * a["kept_stride"] for n in (layout.n_planes, layout.n_fields))
+        a["n_narrow_slots"] = min(n_slots, max(4, n_bytes // (8 * max(1, narrow))))
+        a["n_wide_slots"] = min(n_slots, a["n_places"] // layout.capacity + 1, max(4, n_bytes // (8 * max(1, wide))))
+        a["n_slots"] = max(a["n_narrow_slots"], a["n_wide_slots"])
         a["narrow_pool"] = np.empty((a["n_narrow_slots"], narrow), np.int64)
         a["wide_pool"] = np.empty((a["n_wide_slots"], wide), np.int64)
-        a["free_slots"] = np.empty((2, max(a["n_narrow_slots"], a["n_wide_slots"]) + 1), np.int64)
+        a["free_slots"], a["n_free"] = np.empty((2, a["n_slots"]), np.int64), np.empty(2, np.int64)
 
     def free_all_slots(self) -> None:
         a = self.arrays
-        top = max(a["n_narrow_slots"], a["n_wide_slots"])
-        a["free_slots"][:, :top] = np.arange(top)
-        a["free_slots"][:, top] = a["n_narrow_slots"], a["n_wide_slots"]
+        a["free_slots"][:] = np.arange(a["n_slots"])
+        a["n_free"][:] = a["n_narrow_slots"], a["n_wide_slots"]
 
     def make_evaluation_room(self, n_nodes: int) -> None:
-        """Room to evaluate so many nodes at once."""
+        """Room to evaluate this many nodes at once."""
         n_candidates = n_nodes * self.n_groups
         self.best = np.empty((n_nodes, self.n_groups), CANDIDATE)
         self.arrays |= {
@@ -134,7 +134,7 @@ class TreeMemory:
         }
 
     def make_node_room(self, n_nodes: int) -> None:
-        """Room for so many nodes, keeping those that are there."""
+        """Room for this many nodes, keeping those that exist."""
         names = ("left_set", "sums", "left_sums", "limits", "live_sets")
         old = {name: self.arrays.get(name) for name in names}
         n_fields = self.layout.n_fields
@@ -153,13 +153,13 @@ class TreeMemory:
                 self.arrays[name][: len(array)] = array
 
     def begin_root(self, sums: np.ndarray) -> None:
-        """Node 0 has these sums, any output, and no features above it."""
+        """Node 0 has these sums; its output and its features are not limited."""
         self.arrays["sums"][0] = sums
         self.arrays["limits"][:1] = -np.inf, np.inf
         self.arrays["live_sets"][0] = np.iinfo(np.uint64).max
 
     def use_features(self, tree_features: np.ndarray) -> None:
-        """The features that the next tree may use, by their numbers on this worker."""
+        """Set the features that the next tree may use, by their numbers on this worker."""
         a = self.arrays
         a["tree_features"][: len(tree_features)] = tree_features
         a["in_tree"][:] = 0
@@ -167,7 +167,7 @@ class TreeMemory:
         a["n_tree_features"] = len(tree_features)
 
     def record(self, rules: Rules, **others: Any) -> np.ndarray:
-        """A record for kernels with all arrays as they are now."""
+        """A record for kernels of all arrays as they are now."""
         return fill_record(TREE, self.arrays | vars(rules) | others)
 
     def add_up(self, n_rows: int) -> np.ndarray:
@@ -187,11 +187,11 @@ class TreeMemory:
             "wide": np.empty(BLOCK * n_fields * N_BINS, np.int64),
             "fields": np.empty(n_fields * N_BINS, np.int64),
             "left": np.empty((n_fields, N_BINS), np.int64),
-            **{name: np.empty(N_BINS, np.int64) for name in ("words", "boundary", "order", "place")},
+            **{name: np.empty(N_BINS, np.int64) for name in ("word_left", "boundary", "order", "bin_place")},
             "natural_order": np.arange(1, N_BINS + 1),
             **{name: np.empty(N_BINS) for name in ("hess_left", "grad_left", "scores")},
-            "tile": np.empty(CHUNK * BLOCK, np.int64),
-            "tile_scores": np.empty(CHUNK * BLOCK),
+            "tile": np.empty(TILE_BOUNDARIES * BLOCK, np.int64),
+            "tile_scores": np.empty(TILE_BOUNDARIES * BLOCK),
             "expanded": np.empty(BLOCK * n_fields * LANE_STRIDE if self.data.bundles else 0, np.int64),
             "totals": np.empty(n_fields, np.int64),
             **{name: np.empty(BLOCK, np.int64) for name in ("lane_feature", "lane_count", "lane_total", "lane_bin")},
@@ -202,7 +202,7 @@ class TreeMemory:
 
 
 def _binned(data: BinnedRows) -> dict[str, Any]:
-    """The rows as kernels know them: without bundles every feature is one of its own."""
+    """The rows as kernels see them: without bundles every feature is a bundle of its own."""
     own = {name: value for name, value in data._asdict().items() if name != "bundles"}
     if data.bundles is None:
         own |= {"bundled": 0, "bundle_of": np.arange(data.n_features), "last_code": data.n_bins}
@@ -215,7 +215,7 @@ def _binned(data: BinnedRows) -> dict[str, Any]:
 
 
 def most_nodes(n_rows: int, rules: Rules) -> int:
-    """Nodes of the largest tree that these rules allow on so many rows."""
+    """The number of nodes of the largest tree that these rules allow on ``n_rows`` rows."""
     most_leaves = max(1, n_rows // rules.min_count)
     if rules.max_leaves:
         most_leaves = min(most_leaves, rules.max_leaves)
@@ -227,7 +227,7 @@ def most_nodes(n_rows: int, rules: Rules) -> int:
 def in_level_order(
     nodes: np.ndarray, order: np.ndarray, left_child: np.ndarray, arrays: dict[str, Any], runs: tuple[np.ndarray, ...]
 ) -> GrownTree:
-    """A finished tree from its nodes; ``order`` lists them level by level, so the same tree has the same numbers."""
+    """A finished tree from its nodes. ``order`` lists them level by level, so equal trees have equal numbers."""
     is_leaf = left_child == 0
     ordered = nodes[order]
     return GrownTree(

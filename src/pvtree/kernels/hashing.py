@@ -33,7 +33,7 @@ def unit_interval(x):
 
 @njit
 def sample_features(key, features, n_chosen, chosen):
-    """Draw ``n_chosen`` of ``features`` without replacement into ``chosen``: a partial shuffle, then undone."""
+    """Draw ``n_chosen`` of ``features`` without replacement into ``chosen``, by a partial shuffle that is undone."""
     n = len(features)
     swaps = np.empty(n_chosen, np.int64)
     for i in range(n_chosen):
@@ -55,9 +55,9 @@ def keep_rows(start, stop, key, limit, first_row, kept):
 
 @njit
 def bootstrap_multiplicities(start, stop, key, first_row, cumulative, multiplicity):
-    """Poisson(1) copies of each row, read off the hashed global id.
+    """Draw Poisson(1) copies of each row by the hash of its global id.
 
-    Departs from the paper's usual bootstrap: drawing exactly N of N rows needs one machine to draw them.
+    Departs from the paper: an ordinary bootstrap, exactly N of N rows, would need one machine to draw them.
     """
     for i in range(start, stop):
         u = unit_interval(hash_pair(key, first_row + i))

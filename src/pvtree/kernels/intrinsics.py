@@ -1,20 +1,16 @@
-"""The few machine instructions that Python has no word for: prefetch, atomics, yielding the processor."""
+"""Machine instructions that Python cannot express: prefetch, atomics, yielding the processor."""
 
 from __future__ import annotations
 
 import os
 
-import numpy as np
 from llvmlite import ir
-from numba import carray, njit
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from pvtree.kernels.jit import enable_cache
-
 _INT64 = ir.IntType(64)
 
-# Gives the core to another thread when waiting takes long; the symbol is part of every C library.
+# Gives the core to another thread when waiting takes long. Every C library has the symbol.
 yield_processor = types.ExternalFunction("SwitchToThread" if os.name == "nt" else "sched_yield", types.int32())
 
 
@@ -52,7 +48,7 @@ def atomic_add(typingctx, array, index, value):
 
 @intrinsic
 def atomic_load(typingctx, array, index):
-    """Read ``array[index]`` (int64) as another thread wrote it last."""
+    """Read ``array[index]`` (int64) as the last thread wrote it."""
 
     def codegen(context, builder, signature, args):
         address = _address(context, builder, signature.args[0], args[0], args[1])
@@ -63,7 +59,7 @@ def atomic_load(typingctx, array, index):
 
 @intrinsic
 def atomic_store(typingctx, array, index, value):
-    """Write ``array[index]`` (int64) so that other threads see all that was written before it."""
+    """Write ``array[index]`` (int64); threads that see it also see all that was written before it."""
 
     def codegen(context, builder, signature, args):
         address = _address(context, builder, signature.args[0], args[0], args[1])
@@ -71,27 +67,3 @@ def atomic_store(typingctx, array, index, value):
         return context.get_dummy_value()
 
     return types.void(array, types.intp, types.int64), codegen
-
-
-@intrinsic
-def _pointer(typingctx, address):
-    def codegen(context, builder, signature, args):
-        return builder.inttoptr(args[0], context.get_value_type(types.voidptr))
-
-    return types.voidptr(types.uint64), codegen
-
-
-def _view(dtype):
-    def view(address, shape):
-        """The array at ``address``, which its owner in Python keeps alive."""
-        return carray(_pointer(address), shape, dtype)
-
-    kernel = njit(inline="always", nogil=True)(view)
-    enable_cache(kernel)
-    return kernel
-
-
-# Kernels with dozens of arrays get one record of addresses: passing that many arrays through every call would
-# multiply compile time, because each array is seven values to the compiler.
-uint8_at, uint32_at, int64_at = _view(np.uint8), _view(np.uint32), _view(np.int64)
-uint64_at, float64_at = _view(np.uint64), _view(np.float64)

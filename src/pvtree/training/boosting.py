@@ -8,6 +8,7 @@ import numpy as np
 
 from pvtree.binning.shard import Shard
 from pvtree.comm.worker import Worker
+from pvtree.find_split import make_strategy
 from pvtree.growing.sampling import counted_rows, draws_rows, is_empty, subsample_rows
 from pvtree.growing.tree_maker import GradientTreeMaker
 from pvtree.growing.tree_memory import GrownTree
@@ -38,7 +39,8 @@ class Booster:
         self.scores = np.ascontiguousarray(start_scores, np.float64)  # (n_outputs, n_rows)
         self.constant_hessian = self.loss.constant_hessian and shard.weight is None
         hessian = "constant" if self.constant_hessian else "real"
-        self.maker = GradientTreeMaker(shard, hessian, params, self.worker)
+        strategy = make_strategy(params, self.worker.comm)
+        self.maker = GradientTreeMaker(shard, hessian, params, self.worker, strategy)
 
     @property
     def params(self) -> Params:

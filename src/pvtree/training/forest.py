@@ -12,6 +12,7 @@ import numpy as np
 
 from pvtree.binning.shard import Shard
 from pvtree.comm.worker import Worker
+from pvtree.find_split import make_strategy
 from pvtree.growing.sampling import bootstrap_copies, counted_rows, is_empty
 from pvtree.growing.tree_maker import ClassTreeMaker, GradientTreeMaker, weight_kind
 from pvtree.kernels.team import Team
@@ -30,11 +31,12 @@ class Planter:
         kind = weight_kind(shard.weight, params.bootstrap)
         self.weight = np.empty(0) if shard.weight is None else shard.weight
         self.counted = shard.counted
+        strategy = make_strategy(params, worker.comm)
         self.maker: ClassTreeMaker | GradientTreeMaker
         if params.criterion == "entropy":
-            self.maker = ClassTreeMaker(shard, kind, params, worker)
+            self.maker = ClassTreeMaker(shard, kind, params, worker, strategy)
         else:
-            self.maker = GradientTreeMaker(shard, kind, params, worker)
+            self.maker = GradientTreeMaker(shard, kind, params, worker, strategy)
             # Centred labels leave the fixed point's bits to the differences between rows. A leaf's value is
             # -G / H, hence the sign.
             self.mean = exact_mean(shard.y, shard.weight, worker.by_rows)

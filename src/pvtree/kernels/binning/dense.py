@@ -7,8 +7,8 @@ import numpy as np
 from pvtree.kernels.constants import BLOCK, MISSING_BIN, N_BINS
 from pvtree.kernels.jit import njit
 
-_TILE = 512  # rows looked up together, so that the search's steps run over vectors
-_CELLS = 1024  # of the grid that each search starts from
+_TILE = 512  # rows searched together, so that each step of the search is vectorised
+_CELLS = 1024  # of the grid where each search starts
 
 
 @njit
@@ -22,7 +22,7 @@ def copy_columns(X, rows, features, columns):
 
 @njit
 def drop_missing(values):
-    """Move what is not NaN to the front; returns how many. -0.0 becomes 0.0: sorting may leave them in any order."""
+    """Move all values but NaN to the front; returns their number. -0.0 becomes 0.0, which sorting would mix up."""
     n = 0
     for i in range(len(values)):
         value = values[i] + 0.0
@@ -34,7 +34,7 @@ def drop_missing(values):
 
 @njit
 def midpoint(low, high):
-    """A number t with low <= t < high, halfway where floats allow it."""
+    """A number t with low <= t < high, in the middle if floats allow it."""
     middle = low + (high - low) / 2.0
     if not (low <= middle < high):
         middle = low / 2.0 + high / 2.0
@@ -43,7 +43,7 @@ def midpoint(low, high):
 
 @njit
 def end_of_run(values, start, stop):
-    """One past the last of the values equal to values[start], which is the first of them: doubling, then halving."""
+    """One past the last value equal to values[start], which is the first such value: by doubling, then halving."""
     step = 1
     while start + step < stop and values[start + step] == values[start]:
         step *= 2
@@ -59,7 +59,7 @@ def end_of_run(values, start, stop):
 
 @njit
 def start_of_run(values, start, stop):
-    """The first of the values from ``start`` on that equal values[stop]."""
+    """The first value from ``start`` on that equals values[stop]."""
     low, high = start - 1, stop
     while low + 1 < high:
         middle = (low + high) // 2
@@ -81,11 +81,11 @@ def has_few_values(values, most):
 
 @njit
 def find_heavy_runs(values, max_bins, heavy):
-    """heavy[i] = (start, stop) of each value with more rows than an even share; returns how many there are."""
+    """heavy[i] = (start, stop) of each value with more than an even share of rows; returns their number."""
     n = len(values)
     share = n // max_bins + 1
     n_heavy, at = 0, 0
-    while at < n:  # a run longer than the share covers one of these places
+    while at < n:  # any run longer than the share covers one of these places
         start = start_of_run(values, heavy[n_heavy - 1, 1] if n_heavy > 0 else 0, at)
         stop = end_of_run(values, start, n)
         if stop - start > share:
@@ -97,10 +97,10 @@ def find_heavy_runs(values, max_bins, heavy):
 
 @njit
 def choose_thresholds(values, max_bins, thresholds):
-    """Thresholds of about equal mass from sorted values; returns how many (bins less one).
+    """Choose thresholds that make bins of about equal mass from sorted values; returns their number (bins less one).
 
-    A value heavier than an even share gets a bin of its own; the other values share the other bins evenly, cut
-    at the end of a run of equal values or before it, whichever comes closer.
+    A value with more than an even share of rows gets a bin of its own. The other values share the other bins evenly,
+    cut after a run of equal values or before it, whichever is closer.
     """
     n = len(values)
     few = has_few_values(values, max_bins)
@@ -134,7 +134,7 @@ def choose_thresholds(values, max_bins, thresholds):
 
 @njit
 def cell_of(value, low, scale):
-    """The cell of an even grid that a value falls into: never falls as the value rises; NaN is in the first."""
+    """The cell of an even grid that a value falls into. It never decreases as the value rises; NaN is in the first."""
     place = (value - low) * scale
     place = place if place > 0.0 else 0.0
     return np.int64(place if place < _CELLS - 1.0 else _CELLS - 1.0)

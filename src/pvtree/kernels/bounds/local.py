@@ -1,14 +1,4 @@
-"""How much a worker's own rows could contribute to the gain of a feature's best split, whatever other workers have.
-
-A gain is a loss that a split saves: each side takes the leaf value that suits all its rows. Let every worker choose its
-own boundary and its own leaf values, and the sum of what they save is at least as large. So the sum over workers of
-these local bounds is a bound of the global gain (docs/exact-voting.md has the proofs). Constraints only forbid some of
-the splits and leaf values that a bound allows for, so it stays one (see constraints.constrained_score).
-
-What a side saves is measured against the node's own leaf value, the *aim*, known to all. A good split moves one side's
-value above the aim and the other's below it. So there are two bounds: "above" for splits that raise the left side, and
-"below" for those that lower it; the gain is at most the larger of the two sums.
-"""
+"""How much a worker's own rows could contribute to the gain of a feature's best split, whatever other workers have."""
 
 from __future__ import annotations
 
@@ -16,26 +6,50 @@ import numpy as np
 
 from pvtree.kernels.constants import BLOCK, COUNT_BITS, ENTROPY, N_BINS, ZERO
 from pvtree.kernels.elementary import exp, log
-from pvtree.kernels.growing.lanes import CHUNK
-from pvtree.kernels.growing.split import TABLE_SIZE, decode_feature, gradient_bits, insert, x_log_x
-from pvtree.kernels.intrinsics import float64_at, int64_at, uint8_at
+from pvtree.kernels.growing.collect import decode_feature, gradient_bits
+from pvtree.kernels.growing.records import (
+    TILE_BOUNDARIES,
+    is_categorical_of,
+    lane_below_of,
+    lane_best_of,
+    lane_total_of,
+    mask_of,
+    n_bins_of,
+    order_of,
+    scores_of,
+    shift_of,
+    sums_of,
+    table_of,
+    tile_of,
+    words_of,
+)
+from pvtree.kernels.growing.split import insert, x_log_x
 from pvtree.kernels.jit import njit
 
+# A gain is the loss that a split saves when each side takes the leaf value that suits all its rows. If every worker
+# chose its own boundary and its own leaf values, together they would save at least as much. So the sum of these local
+# bounds over all workers bounds the global gain (docs/exact-voting.md has the proofs). Constraints only forbid some of
+# these splits and leaf values, so the bound still holds (see constraints.constrained_score).
+#
+# Savings are measured against the node's own leaf value, the *aim*, which every worker knows. A good split moves one
+# side's value above the aim and the other's below it. So there are two bounds: "above" for splits that raise the left
+# side, and "below" for those that lower it. The gain is at most the larger of the two sums.
+
 _COUNT_MASK = (1 << COUNT_BITS) - 1
-# A side with gradients but no hessian, which rounding can leave, may save any amount. Dividing by this instead of zero
-# makes a bound that no gain reaches, and never a NaN.
+# Rounding may leave a side gradients but no hessian; then it may save any amount. Dividing by this instead of zero
+# gives a bound that no gain reaches, and never a NaN.
 _NEXT_TO_NOTHING = 1e-300
-NO_HESSIAN = np.int64(2**31)  # of a worker without rows: more than any row has
+NO_HESSIAN = np.int64(2**31)  # of a worker without rows: more than any row's
 
 
 @njit
 def find_aims(start, stop, row_node, trees, aims):
-    """aims[row] = the leaf value G / (H + lambda) of a node of all workers' rows; of classes, the logs of their shares.
+    """aims[row] = a node's leaf value G / (H + lambda) over all workers' rows; for classes, the logs of their shares.
 
-    Any other numbers would do as well, if they are the same on all workers; these make the tightest bounds.
+    Any numbers that are the same on all workers would do; these give the tightest bounds.
     """
     tree = trees[0]
-    sums = int64_at(tree.sums, (tree.n_nodes, tree.n_fields))
+    sums = sums_of(tree)
     for row in range(start, stop):
         own = sums[row_node[row]]
         if tree.criterion == ENTROPY:
@@ -54,13 +68,13 @@ def find_aims(start, stop, row_node, trees, aims):
 
 @njit
 def smallest_hessians(start, stop, row_node, trees, nodes, smallest):
-    """smallest[row] = the least hessian, or weight, that any of this worker's rows in a node has; huge without rows.
+    """smallest[row] = the least hessian, or weight, of this worker's rows in a node; huge without rows.
 
-    A side of a split has a least number of rows. So it has at least so many times as much of hessians.
+    Each side of a split has at least min_count rows, hence at least so many times this hessian.
     """
     tree = trees[0]
-    shift, mask = int64_at(tree.shift, tree.n_values), int64_at(tree.mask, tree.n_values)
-    words = int64_at(tree.words, (2, tree.n_places))
+    shift, mask = shift_of(tree), mask_of(tree)
+    words = words_of(tree)
     is_constant = tree.criterion != ENTROPY and tree.hess_field == 0
     n_values = tree.n_values if tree.criterion == ENTROPY else np.int64(1)
     for row in range(start, stop):
@@ -71,7 +85,7 @@ def smallest_hessians(start, stop, row_node, trees, nodes, smallest):
             hessian = ZERO
             for j in range(n_values):
                 hessian += (word >> shift[j]) & mask[j]
-            if word & _COUNT_MASK != 0:  # rows that only go along count for nothing
+            if word & _COUNT_MASK != 0:  # passengers are not counted
                 least = min(least, np.int64(1) if is_constant else hessian)
         smallest[row] = least
 
@@ -95,9 +109,9 @@ def saved_by_gradient(g, h, aim, alpha):
 
 @njit
 def saved_by_classes(counts, at, step, aims, n_classes, table):
-    """(above, below): the log-likelihood that own class shares add to that of the node's shares.
+    """(above, below): how much the side's own class shares raise the log-likelihood over that of the node's shares.
 
-    With two classes "above" is a larger share of the second one; with more there is no order, and both are the same.
+    With two classes, "above" is a larger share of the second one. More classes have no order, and both are the same.
     """
     total, saved = ZERO, 0.0
     for k in range(n_classes):
@@ -112,9 +126,9 @@ def saved_by_classes(counts, at, step, aims, n_classes, table):
 
 @njit
 def saved_by_sums(sums, at, step, extra_penalty, aims, tree):
-    """The same from one sum per field, field j at sums[at + j * step]."""
+    """The same from one sum per field: field j is sums[at + j * step]."""
     if tree.criterion == ENTROPY:
-        table = float64_at(tree.table, TABLE_SIZE)
+        table = table_of(tree)
         return saved_by_classes(sums, at + tree.n_planes * step, step, aims, tree.n_fields - tree.n_planes, table)
     g, h = np.float64(sums[at + (tree.n_fields - 1) * step]), np.float64(sums[at + tree.hess_field * step])
     penalty = (tree.reg_lambda + extra_penalty) / tree.hess_scale
@@ -123,7 +137,7 @@ def saved_by_sums(sums, at, step, extra_penalty, aims, tree):
 
 @njit
 def saved_by_split(left, right, extra_penalty, aims, tree):
-    """(above, below) of a split with these sums by field on its sides."""
+    """(above, below) of a split whose sides have these sums by field."""
     left_above, left_below = saved_by_sums(left, ZERO, np.int64(1), extra_penalty, aims, tree)
     right_above, right_below = saved_by_sums(right, ZERO, np.int64(1), extra_penalty, aims, tree)
     if tree.criterion == ENTROPY and tree.n_fields - tree.n_planes != 2:
@@ -135,7 +149,7 @@ def saved_by_split(left, right, extra_penalty, aims, tree):
 def bound_ordered(fields, n_bins, totals, aims, tree):
     """The largest (above, below) of all thresholds, with missing values on either side.
 
-    No threshold is left out for having few rows here: together with other workers' rows it may have enough.
+    Thresholds with few rows here count as well: with other workers' rows they may have enough.
     """
     left, right = np.empty(tree.n_fields, np.int64), np.empty(tree.n_fields, np.int64)
     n_missing = ZERO
@@ -149,7 +163,7 @@ def bound_ordered(fields, n_bins, totals, aims, tree):
             n_here = ZERO
             for j in range(tree.n_planes):
                 n_here += fields[j * N_BINS + b]
-            if n_here == 0 and b > 1:  # the same rows on the left as before
+            if n_here == 0 and b > 1:  # the left side has the same rows as before
                 continue
             for j in range(tree.n_fields):
                 left[j] += fields[j * N_BINS + b]
@@ -161,8 +175,8 @@ def bound_ordered(fields, n_bins, totals, aims, tree):
 
 @njit
 def order_by_ratio(fields, n_bins, tree, scratch):
-    """All categories by gradient over hessian or, of two classes, by second class over first."""
-    order, keys = int64_at(scratch.order, N_BINS), float64_at(scratch.scores, N_BINS)
+    """Order all categories by gradient over hessian or, with two classes, by second class over first."""
+    order, keys = order_of(scratch), scores_of(scratch)
     last = (tree.n_fields - 1) * N_BINS
     weight = tree.n_planes * N_BINS if tree.criterion == ENTROPY else tree.hess_field * N_BINS
     for b in range(n_bins + 1):
@@ -173,10 +187,10 @@ def order_by_ratio(fields, n_bins, tree, scratch):
 
 @njit
 def bound_categories(fields, n_bins, totals, aims, tree, scratch):
-    """The most that any set of categories saves, the same for above and below: a set's complement is a set as well.
+    """The most that any set of categories saves, the same above and below: a set's complement is a set as well.
 
     What a set saves is convex in its sums, so the best set has all categories up to some ratio of gradient to hessian.
-    More than two classes have no such order; they get what all categories save if each goes its own way.
+    More than two classes have no such order; for them every category counts as a side of its own.
     """
     left, right = np.zeros(tree.n_fields, np.int64), np.empty(tree.n_fields, np.int64)
     if tree.criterion == ENTROPY and tree.n_fields - tree.n_planes != 2:
@@ -185,7 +199,7 @@ def bound_categories(fields, n_bins, totals, aims, tree, scratch):
             above, _ = saved_by_sums(fields, b, N_BINS, 0.0, aims, tree)
             saved += above
         return saved, saved
-    order = int64_at(scratch.order, N_BINS)
+    order = order_of(scratch)
     order_by_ratio(fields, n_bins, tree, scratch)
     most = 0.0
     for i in range(n_bins + 1):
@@ -200,11 +214,11 @@ def bound_categories(fields, n_bins, totals, aims, tree, scratch):
 
 @njit
 def bound_feature(hist, base, step, is_wide, feature, node, row, tree, scratch, values, aims):
-    """Store a feature's bounds at a node; its bins are as in split.best_split_of_feature."""
-    n_bins = int64_at(tree.n_bins, tree.n_features)[feature]
-    totals = int64_at(tree.sums, (tree.n_nodes, tree.n_fields))[node]
+    """Store a feature's bounds at a node; its bins are laid out as for split.best_split_of_feature."""
+    n_bins = n_bins_of(tree)[feature]
+    totals = sums_of(tree)[node]
     fields = decode_feature(hist, base, step, is_wide, n_bins, tree, scratch)
-    if uint8_at(tree.is_categorical, tree.n_features)[feature]:
+    if is_categorical_of(tree)[feature]:
         above, below = bound_categories(fields, n_bins, totals, aims[row], tree, scratch)
     else:
         above, below = bound_ordered(fields, n_bins, totals, aims[row], tree)
@@ -213,7 +227,7 @@ def bound_feature(hist, base, step, is_wide, feature, node, row, tree, scratch, 
 
 @njit
 def can_bound_lanes(tree):
-    """Whether ``bound_lanes`` knows this criterion, where words are packed."""
+    """Whether ``bound_lanes`` supports this criterion; words must be packed too."""
     return tree.criterion != ENTROPY and tree.reg_alpha == 0.0
 
 
@@ -229,7 +243,7 @@ def bound_tile(tile, totals, aim, tree, above, below):
             h, g = np.float64((word >> h_shift) & h_mask), np.float64(word >> g_shift)
             h_left, h_right = h + penalty, h_total - h + penalty
             left, right = g - aim * h_left, g_total - g - aim * h_right
-            # A side with neither rows nor penalty saves nothing; as if its hessian were 1.
+            # A side with neither rows nor penalty saves nothing: its hessian is taken to be 1.
             h_left = h_left if h_left > 0.0 else (1.0 if left == 0.0 else _NEXT_TO_NOTHING)
             h_right = h_right if h_right > 0.0 else (1.0 if right == 0.0 else _NEXT_TO_NOTHING)
             up, down = max(left, 0.0), min(left, 0.0)
@@ -245,10 +259,10 @@ def bound_tile(tile, totals, aim, tree, above, below):
 @njit
 def bound_lanes(hist, base, lane_step, features, n_lanes, node, row, tree, scratch, values, aims):
     """Store the bounds of a block's ordered features, one a lane, all at once, from packed words of one plane."""
-    n_bins = int64_at(tree.n_bins, tree.n_features)
-    totals = int64_at(tree.sums, (tree.n_nodes, tree.n_fields))[node]
-    tile, running = int64_at(scratch.tile, CHUNK * BLOCK), int64_at(scratch.lane_total, BLOCK)
-    above, below = float64_at(scratch.lane_best, BLOCK), float64_at(scratch.lane_below, BLOCK)
+    n_bins = n_bins_of(tree)
+    totals = sums_of(tree)[node]
+    tile, running = tile_of(scratch), lane_total_of(scratch)
+    above, below = lane_best_of(scratch), lane_below_of(scratch)
     above[:], below[:] = 0.0, 0.0
     any_missing, most_bins = False, ZERO
     for lane in range(n_lanes):
@@ -258,8 +272,8 @@ def bound_lanes(hist, base, lane_step, features, n_lanes, node, row, tree, scrat
     for missing_left in range(2 if any_missing else 1):
         for lane in range(n_lanes):
             running[lane] = hist[base + lane * lane_step] if missing_left else ZERO
-        for chunk in range(0, most_bins, CHUNK):
-            n_here = min(CHUNK, most_bins - chunk)
+        for chunk in range(0, most_bins, TILE_BOUNDARIES):
+            n_here = min(TILE_BOUNDARIES, most_bins - chunk)
             for lane in range(n_lanes):
                 at = base + lane * lane_step + 1 + chunk
                 n_own = min(n_here, n_bins[features[lane]] - chunk)

@@ -1,4 +1,4 @@
-"""Rounded sums of features in doubt: what workers write about their rows, and the bounds that owners draw from it."""
+"""Rounded sums of features in doubt: what workers write about their rows, and the bounds that owners derive."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import numpy as np
 from pvtree.kernels.bounds.rounded_bound import bound_of_intervals, rounding_unit
 from pvtree.kernels.bounds.rounded_sums import SCRATCH_SHAPE, add_exact, add_rounded, put_rounded
 from pvtree.kernels.constants import ENTROPY, N_BINS, ZERO
-from pvtree.kernels.growing.split import decode_feature
-from pvtree.kernels.intrinsics import int64_at
+from pvtree.kernels.growing.collect import decode_feature
+from pvtree.kernels.growing.records import n_bins_of, sums_of
 from pvtree.kernels.jit import njit
 from pvtree.kernels.wire.messages import local_histogram
 
 
 @njit
 def own_features(row, to, n_workers, in_doubt, features):
-    """The features in doubt at a row that worker ``to`` owns; returns their number."""
+    """List the features in doubt at a row that worker ``to`` owns; returns their number."""
     n = ZERO
     for feature in range(to, in_doubt.shape[1], n_workers):
         if in_doubt[row, feature]:
@@ -28,10 +28,10 @@ def own_features(row, to, n_workers, in_doubt, features):
 def sum_by_position(node, feature, tree, nodes, scratch, g, h):
     """g[p], h[p] = the sums of this worker's rows in bins 1..p of a feature at a node; p = 0 is the missing bin alone.
 
-    Of two classes, g is the second one's weight and h that of both.
+    With two classes, g is the weight of the second and h that of both.
     """
     hist, base, step, is_wide = local_histogram(node, feature, tree, nodes, scratch)
-    n_bins = int64_at(tree.n_bins, tree.n_features)[feature]
+    n_bins = n_bins_of(tree)[feature]
     fields = decode_feature(hist, base, step, is_wide, n_bins, tree, scratch)
     of_g, of_h = (tree.n_fields - 1) * N_BINS, tree.hess_field * N_BINS
     if tree.criterion == ENTROPY:
@@ -46,8 +46,8 @@ def sum_by_position(node, feature, tree, nodes, scratch, g, h):
 
 @njit
 def slope_of(node, tree):
-    """G / (H + lambda) of a node, against which sums are rounded; of two classes, the share of the second."""
-    sums = int64_at(tree.sums, (tree.n_nodes, tree.n_fields))[node]
+    """G / (H + lambda) of a node, relative to which sums are rounded; with two classes, the share of the second."""
+    sums = sums_of(tree)[node]
     g = np.float64(sums[tree.n_fields - 1])
     if tree.criterion == ENTROPY:
         return g / np.float64(sums[tree.n_fields - 2] + sums[tree.n_fields - 1])
@@ -57,8 +57,8 @@ def slope_of(node, tree):
 
 @njit
 def sum_features(node, features, n, tree, nodes, scratch, sums, n_bins):
-    """The sums by position of n features at a node, in sums[0 for g, 1 for h, i, position], and their bins."""
-    all_bins = int64_at(tree.n_bins, tree.n_features)
+    """sums[0 for g, 1 for h, i, position] = the sums by position of n features at a node; n_bins = their bins."""
+    all_bins = n_bins_of(tree)
     for i in range(n):
         n_bins[i] = all_bins[features[i]]
         sum_by_position(node, features[i], tree, nodes, scratch, sums[0, i], sums[1, i])
@@ -95,10 +95,10 @@ def read_rounded(
     n_workers, rank, in_doubt, most_features, least, row_node, trees, nodes, levels, step, message_start, data,
     smallest, upper, scratches,
 ):  # fmt: skip
-    """Lower upper[row, own feature] to what the sums of all workers allow, those of this worker being exact."""
+    """Lower upper[row, own feature] to what all workers' sums allow; this worker's own are exact."""
     tree, scratch = trees[0], scratches[0]
     features, n_bins = np.empty(in_doubt.shape[1], np.int64), np.empty(in_doubt.shape[1], np.int64)
-    node_sums = int64_at(tree.sums, (tree.n_nodes, tree.n_fields))
+    node_sums = sums_of(tree)
     is_entropy = tree.criterion == ENTROPY
     penalty, alpha = tree.reg_lambda / tree.hess_scale, tree.reg_alpha / tree.grad_scale
     at = np.zeros(n_workers, np.int64)

@@ -1,9 +1,4 @@
-"""What the owner of a feature makes of the sums that all workers rounded outward: a bound of the feature's gain.
-
-The score f(GL, HL) + f(GR, HR) is convex in (GL, HL), so no point of a parallelogram has more than its corners.
-The proof must hold for the gain as split.py computes it, hence the small widenings: each is a few times the rounding
-error of the expression beside it.
-"""
+"""From the sums that all workers rounded outward to a bound of a feature's gain, computed by the feature's owner."""
 
 from __future__ import annotations
 
@@ -14,13 +9,17 @@ import numpy as np
 from pvtree.kernels.elementary import log
 from pvtree.kernels.jit import njit
 
-# Relative, some 8 and 64 times the error of one operation: for sums of a few terms, and for scores.
+# The score f(GL, HL) + f(GR, HR) is convex in (GL, HL), so no point of a parallelogram scores more than its corners.
+# The bound must hold for the gain as split.py computes it, hence the small widenings: each is a few times the
+# rounding error of the expression beside it.
+
+# Relative, about 8 and 64 times the error of one operation: for sums of a few terms, and for scores.
 _SMALL, _WIDER = 2.0**-50, 2.0**-47
 
 
 @njit
 def rounding_unit(threshold, n_workers, slope, is_entropy):
-    """The ``unit`` of rounded sums: at this x in standard widths, alike in all workers, the gain is the threshold."""
+    """The ``unit`` of rounded sums: if all workers have this x, in standard widths, the gain is the threshold."""
     # Near pure chance, information gain is x^2 (1/HL + 1/HR) over twice the variance of the class.
     variance = 2.0 * slope * (1.0 - slope) if is_entropy else 1.0
     return math.sqrt(max(threshold * variance, 0.0) / n_workers)
@@ -28,7 +27,7 @@ def rounding_unit(threshold, n_workers, slope, is_entropy):
 
 @njit
 def _gradient_score(x, h, g_total, h_total, slope, penalty, alpha):
-    """At least f(GL, HL) + f(GR, HR) of split.py at one corner; inf where a side may have gradient without hessian."""
+    """At least split.py's f(GL, HL) + f(GR, HR) at one corner; inf if a side may have gradient without hessian."""
     product = slope * h
     left = x + product
     size = abs(x) + abs(product)
@@ -48,7 +47,7 @@ def _x_log_x(x):
 
 @njit
 def _entropy_score(c1, n, c1_total, n_total):
-    """sum x log x - n log n of both sides, of the possible class count that is nearest to ``c1``."""
+    """sum x log x - n log n of both sides, for the possible class count nearest to ``c1``."""
     right = max(n_total - n, 0.0)
     c1 = min(max(c1, 0.0, c1_total - right), n, c1_total)
     d1 = c1_total - c1
@@ -58,10 +57,10 @@ def _entropy_score(c1, n, c1_total, n_total):
 
 @njit
 def _entropy_of_box(x0, x1, h0, h1, c1_total, n_total, slope):
-    """The highest score of the parallelogram, without the part that no class counts can have.
+    """The highest score in the part of the parallelogram that class counts can have.
 
-    Its corners are at h0, at h1, and where an edge of x meets a line without rows of one class on one side, or two
-    of these lines meet.
+    Its corners are at h0, at h1, where an edge of x meets a line on which one side lacks a class, and where two such
+    lines meet.
     """
     c0_total = n_total - c1_total
     meetings = (
@@ -79,7 +78,7 @@ def _entropy_of_box(x0, x1, h0, h1, c1_total, n_total, slope):
 
 @njit
 def _over_own_score(best, g_total, h_total, penalty, alpha, is_entropy):
-    """``best`` less the node's own score, as split.py does it."""
+    """``best`` less the node's own score, as split.py computes it."""
     if best == -math.inf:
         return best
     if is_entropy:
@@ -97,8 +96,8 @@ def bound_of_intervals(
 ):
     """At least the gain (in steps, over the node's own score) of every split of a feature, -inf if there is none.
 
-    Intervals by position: 0 for missing values, p for bins 1 to p. ``penalty``, ``alpha``, ``least_hess`` are in steps;
-    least_hess may also hold what the smallest number of rows has at least.
+    Intervals are by position: 0 for missing values, p for bins 1 to p. ``penalty``, ``alpha`` and ``least_hess``, the
+    least hessian that a side may have, are in steps.
     """
     g_total, h_total = np.float64(g_total), np.float64(h_total)
     most_hess = (h_total - least_hess) * (1.0 + _SMALL)
@@ -106,7 +105,7 @@ def bound_of_intervals(
     best = -math.inf
     for side in range(2 if has_missing else 1):
         mx0, mx1, mh0, mh1 = (low_x[0], high_x[0], low_h[0], high_h[0]) if side == 1 else (0.0, 0.0, 0.0, 0.0)
-        # The last position has nothing on the right unless missing values are there.
+        # Right of the last position there is nothing, unless missing values go there.
         for p in range(1, n_bins + 1 if has_missing and side == 0 else n_bins):
             h0 = max((low_h[p] + mh0) * (1.0 - _SMALL), least_hess)
             h1 = min((high_h[p] + mh1) * (1.0 + _SMALL), most_hess)

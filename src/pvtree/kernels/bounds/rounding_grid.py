@@ -1,4 +1,4 @@
-"""How finely sums are rounded: the levels of h and the steps of x of rounded_sums.py."""
+"""How finely sums are rounded: the levels of h and the steps of x in rounded_sums.py."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ class Grid(NamedTuple):
     step: float
 
 
-# Tunnels of h are placed on a grid so many times as fine as they are wide, those of x likewise: a finer one costs as
-# much in larger numbers as it saves in moves.
+# Places of a tunnel are this many times as fine as it is wide, for h and for x: a finer grid costs as much in larger
+# numbers as it saves in moves.
 PLACES_H, PLACES_X = np.int64(4), np.int64(4)
-# Below this share of a worker's hessian, and as near to all of it, h is one level: a few rows of a large node. Rare
-# values of a feature make such small sums, and their scores are large unless h is known to be.
+# Below this share of a worker's hessian, and as close to all of it, h has one level: a few rows of a large node. Rare
+# values of a feature make such small sums, whose scores may be large unless h is known well.
 _LEAST_FRACTION = 1e-5
-# f (1 - f) hardly depends on f around 1/2, so levels may be up to so many times as wide there.
+# f (1 - f) hardly depends on f around 1/2, so levels may be up to this many times as wide there.
 _WIDEST = 2.0
 
 
 def make_grid(step: float, spread: float) -> Grid:
-    """``step``: width of x's tunnel in units of sqrt(threshold / n_workers) and of its standard width, see above.
-    ``spread``: width of h's tunnel, as the logarithm of the ratio of h / (A - h) at both ends."""
+    """``step``: the width of x's tunnel, in units of sqrt(threshold / n_workers) times its standard width.
+    ``spread``: the width of h's tunnel, as the logarithm of the ratio of h / (A - h) at both ends."""
     odds = [1.0]
     while odds[-1] > _LEAST_FRACTION:
         f = odds[-1] / (1.0 + odds[-1])
@@ -40,8 +40,9 @@ def make_grid(step: float, spread: float) -> Grid:
     return Grid(np.stack((fractions, roots)), float(step))
 
 
-# A coarse round for all, a fine one for what it leaves open. Measured on 250,000 rows x 1000 features, 8 workers: of
-# 587 features that are open at a node of tree 100 (854 of tree 200) 34 (98) stay open after 14 (16) bytes each, and
-# 0 (0.3) after 31 (34) bytes more for these. That is a quarter less than the best single round, and an estimated 3 %
-# more than three. Around these values the total is flat: within 10 % for coarse steps from 0.65 to 0.8.
+# A coarse round for all features in doubt, and a fine one for those it leaves open. Measured on 250,000 rows x 1000
+# features, 8 workers: of 587 features in doubt at a node of tree 100 (854 of tree 200), 34 (98) stay in doubt after 14
+# (16) bytes each, and 0 (0.3) after 31 (34) more bytes for these. That is a quarter less than the best single round,
+# and an estimated 3 % more than three. Around these values the total is flat: within 10 % for coarse steps from 0.65 to
+# 0.8.
 ROUNDS: tuple[Grid, ...] = (make_grid(0.75, 0.5), make_grid(0.35, 0.35))

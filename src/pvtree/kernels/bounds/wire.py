@@ -1,4 +1,4 @@
-"""Bounds on their way to the owners of features, a few bits each, rounded upwards; and what the owners make of them.
+"""Bounds on their way to the owners of features, a few bits each, rounded upwards; and the gains they allow.
 
 A bound is written as its distance below a power of two, in eighths of an octave: at most 9 % too large.
 """
@@ -11,13 +11,13 @@ import numpy as np
 
 from pvtree.kernels.bounds.local import NO_HESSIAN
 from pvtree.kernels.constants import ENTROPY, ZERO
-from pvtree.kernels.growing.split import NOISE, TABLE_SIZE, count_rows, node_score, score_unit, x_log_x
-from pvtree.kernels.intrinsics import float64_at, int64_at, uint8_at
+from pvtree.kernels.growing.records import is_categorical_of, sums_of, table_of
+from pvtree.kernels.growing.split import NOISE, count_rows, node_score, score_unit, x_log_x
 from pvtree.kernels.jit import njit
 from pvtree.kernels.wire.bits import LIST_HEADER, bit_length, get_bits, get_list, plan_list, put_bits, put_list
 
-_STEPS = np.int64(8)  # of an octave
-_SMALLEST = np.int64(30 * 8)  # what is smaller is rounded up to it: a billionth of the largest
+_STEPS = np.int64(8)  # per octave
+_SMALLEST = np.int64(30 * 8)  # smaller bounds are rounded up to this, a billionth of the largest
 _NOTHING, _ANYTHING = _SMALLEST + 1, _SMALLEST + 2  # exactly zero, and no bound at all
 _EXPONENT_BITS, _EXPONENT_OFFSET = np.int64(12), np.int64(2048)
 _POWER_BITS, _DIGITS = np.int64(5), np.int64(8)
@@ -33,13 +33,13 @@ def octave_steps() -> np.ndarray:
 
 @njit
 def most_bits_of_bounds(n_values):
-    """No row's bounds take more."""
+    """The bounds of one row never take more."""
     return _POWER_BITS + _DIGITS + _EXPONENT_BITS + LIST_HEADER + 64 * n_values
 
 
 @njit
 def code_bound(value, exponent, steps):
-    """How many eighths of an octave a bound may lie below 2**exponent without becoming smaller."""
+    """The most eighths of an octave below 2**exponent that are not below the bound."""
     if value <= 0.0:
         return _NOTHING
     if not value < _INFINITE:
@@ -55,13 +55,13 @@ def code_bound(value, exponent, steps):
 def bound_of_code(code, exponent, steps):
     if code >= _NOTHING:
         return 0.0 if code == _NOTHING else math.inf
-    code = min(max(code, ZERO), _SMALLEST)  # whatever a broken message says
+    code = min(max(code, ZERO), _SMALLEST)  # a broken message may say anything
     return math.ldexp(steps[code % _STEPS], exponent - code // _STEPS)
 
 
 @njit
 def put_floor(number, out, bit):
-    """A number in eight digits and the power of two of the last, rounded downwards."""
+    """Write a number, rounded downwards, as its first eight binary digits and the power of two of the last."""
     power = max(bit_length(number) - _DIGITS, ZERO)
     bit = put_bits(out, bit, power, _POWER_BITS)
     return put_bits(out, bit, number >> power, _DIGITS)
@@ -75,9 +75,9 @@ def get_floor(data, bit):
 
 @njit
 def write_bounds(n_workers, rank, asked, n_sides, values, smallest, steps, message_start, at, bits):
-    """Append the bounds of the asked features (uint8 (rows, features)) to the messages for their owners.
+    """Append the bounds of the features asked for, uint8 (rows, features), to the messages for their owners.
 
-    With them goes the smallest hessian of each node's rows here, see bounds.smallest_hessians.
+    They follow the smallest hessian of each node's rows here: see bounds.smallest_hessians.
     The message for worker m begins at word message_start[m] of ``bits`` and is at[m] bits long.
     """
     n_features = asked.shape[1]
@@ -134,15 +134,15 @@ def add_bounds(n_workers, rank, asked, n_sides, steps, data, sums, smallest):
 
 @njit
 def largest_gains(n_workers, rank, asked, row_node, aims, sums, trees, upper):
-    """upper[row, own feature] = the most that the feature could gain, in steps; -inf where it was not asked for.
+    """upper[row, own feature] = the most that the feature could gain, in steps; -inf if it was not asked for.
 
-    Adds what the sides' aims and the node's own score differ by, and what rounding may have lost on the way: a sum of
-    squares loses a few units in the last place of its largest terms, which are the node's score and the bound itself.
+    Bounds are relative to the aim, so the difference between the aim's score and the node's own is added. So is what
+    rounding may have lost: a few units in the last place of the largest terms, the node's score and the bound itself.
     """
     tree = trees[0]
-    node_sums = int64_at(tree.sums, (tree.n_nodes, tree.n_fields))
-    table = float64_at(tree.table, TABLE_SIZE)
-    is_categorical = uint8_at(tree.is_categorical, tree.n_features)
+    node_sums = sums_of(tree)
+    table = table_of(tree)
+    is_categorical = is_categorical_of(tree)
     for row in range(len(asked)):
         own = node_sums[row_node[row]]
         own_score = node_score(own, tree)
@@ -169,12 +169,12 @@ def largest_gains(n_workers, rank, asked, row_node, aims, sums, trees, upper):
 def least_gains(row_node, limit, trees, nodes, least):
     """least[row] = the gain, in steps, that a feature must reach to change the node's split.
 
-    That is the gain of the split known so far, or ``limit`` if that is larger; a gain that counts as no gain at all
-    matters to nobody. A little less, for the rounding of these few operations.
+    That is the gain of the split known so far, or ``limit`` if that is larger, but at least what counts as a gain at
+    all; a little less, because these few operations round.
     """
     tree = trees[0]
-    sums = int64_at(tree.sums, (tree.n_nodes, tree.n_fields))
-    table = float64_at(tree.table, TABLE_SIZE)
+    sums = sums_of(tree)
+    table = table_of(tree)
     for row in range(len(row_node)):
         node = row_node[row]
         own_score = node_score(sums[node], tree)
@@ -185,4 +185,4 @@ def least_gains(row_node, limit, trees, nodes, least):
         gain = max(nodes[node].gain, limit) / tree.gain_scale / score_unit(tree)
         least[row] = max(gain, max(floor, NOISE * largest_term)) * (1.0 - 1e-12)
         if tree.criterion == ENTROPY and -own_score <= 0.5 * NOISE * largest_term:
-            least[row] = math.inf  # of one class: there is nothing to gain
+            least[row] = math.inf  # a single class: there is nothing to gain

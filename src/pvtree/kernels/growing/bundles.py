@@ -1,8 +1,4 @@
-"""Features that share a byte: from a bundle's histogram to its features' own, and from their splits to its codes.
-
-A bundle's code 0 says that all of its features are in their usual bin; any other code is one bin of one feature. So a
-feature's usual bin has what the others leave of the node's total: exactly, as histograms are sums of integers.
-"""
+"""Features that share a byte: from a bundle's histogram to its features' own, and from their splits to its codes."""
 
 from __future__ import annotations
 
@@ -10,10 +6,30 @@ import numpy as np
 
 from pvtree.kernels.constants import BLOCK, COUNT_BITS, ENTROPY, LANE_STRIDE, N_BINS, ZERO
 from pvtree.kernels.growing.few_bins import least_score, may_score, sums_of_bin
-from pvtree.kernels.intrinsics import int64_at, uint8_at
+from pvtree.kernels.growing.records import (
+    allowed_of,
+    block_start_of,
+    bundles_of,
+    code_bin_of,
+    expanded_of,
+    feature_start_of,
+    first_code_of,
+    in_tree_of,
+    lane_feature_of,
+    last_code_of,
+    n_bins_of,
+    n_codes_of,
+    plan_of,
+    sums_of,
+    totals_of,
+    usual_bin_of,
+)
 from pvtree.kernels.jit import njit
 
-# What the search asks of every feature at every node, side by side: see dtypes.Bundles.plan.
+# A bundle's code 0 says that all its features are in their usual bin; any other code is one bin of one feature. So a
+# feature's usual bin has the node's total less its other bins: exactly, because histograms are sums of integers.
+
+# Columns of the plan, which holds side by side what the search asks about a feature: see dtypes.Bundles.plan.
 FEATURE, LANE, FIRST, CODES, IS_PAIR, UNUSUAL = range(6)
 PLAN_SIZE = np.int64(6)
 _COUNT_MASK = (1 << COUNT_BITS) - 1
@@ -21,9 +37,9 @@ _COUNT_MASK = (1 << COUNT_BITS) - 1
 
 @njit
 def place_of(feature, tree):
-    """The block and the lane that hold a feature's bins, or its bundle's codes."""
-    block_start = int64_at(tree.block_start, tree.n_blocks + 1)
-    bundle = int64_at(tree.bundle_of, tree.n_features)[feature]
+    """The (block, lane) that holds a feature's bins, or its bundle's codes."""
+    block_start = block_start_of(tree)
+    bundle = bundles_of(tree)[feature]
     block = np.searchsorted(block_start, bundle, side="right") - 1
     return block, bundle - block_start[block]
 
@@ -31,16 +47,16 @@ def place_of(feature, tree):
 @njit
 def codes_of(feature, tree):
     """(the bins that its codes stand for, its first code, its usual bin)"""
-    bundle = int64_at(tree.bundle_of, tree.n_features)[feature]
-    first = int64_at(tree.first_code, tree.n_features)[feature]
-    n_codes = int64_at(tree.n_codes, tree.n_features)[feature]
-    bins = uint8_at(tree.code_bin, (tree.n_bundles, N_BINS))[bundle, first : first + n_codes]
-    return bins, first, int64_at(tree.usual_bin, tree.n_features)[feature]
+    bundle = bundles_of(tree)[feature]
+    first = first_code_of(tree)[feature]
+    n_codes = n_codes_of(tree)[feature]
+    bins = code_bin_of(tree)[bundle, first : first + n_codes]
+    return bins, first, usual_bin_of(tree)[feature]
 
 
 @njit
 def sides_of_codes(feature, tree, goes_left):
-    """A table of the feature's bins that go left becomes one of its bundle's codes."""
+    """Turn a table of the feature's bins that go left into one of its bundle's codes."""
     bins, first, usual = codes_of(feature, tree)
     by_bin = goes_left.copy()
     goes_left[:] = by_bin[usual]
@@ -50,7 +66,7 @@ def sides_of_codes(feature, tree, goes_left):
 
 @njit
 def bins_of_codes(feature, tree, bin_of):
-    """bin_of[code] = the feature's bin in a row whose bundle has that code."""
+    """bin_of[code] = the feature's bin in rows whose bundle has that code."""
     bins, first, usual = codes_of(feature, tree)
     bin_of[:] = usual
     for i in range(len(bins)):
@@ -59,8 +75,8 @@ def bins_of_codes(feature, tree, bin_of):
 
 @njit
 def begin_expansion(hist, base, step, is_wide, n_codes, tree, scratch):
-    """Sum up a bundle's histogram: the node's total, which every feature's histogram has."""
-    totals, n_words = int64_at(scratch.totals, tree.n_fields), tree.n_fields if is_wide else tree.n_planes
+    """totals = the sums over a bundle's histogram: the node's totals, the same for every feature."""
+    totals, n_words = totals_of(scratch), tree.n_fields if is_wide else tree.n_planes
     for j in range(n_words):
         codes = hist[base + j * step :][:n_codes]
         total = ZERO
@@ -71,7 +87,7 @@ def begin_expansion(hist, base, step, is_wide, n_codes, tree, scratch):
 
 @njit
 def count_unusual(hist, base, step, is_wide, n_codes, tree):
-    """Rows of the node that are not in a feature's usual bin; its first code is at ``base``."""
+    """The number of the node's rows outside a feature's usual bin; its first code is at ``base``."""
     mask = np.int64(-1) if is_wide else np.int64(_COUNT_MASK)
     n = ZERO
     for plane in range(tree.n_planes):
@@ -82,8 +98,8 @@ def count_unusual(hist, base, step, is_wide, n_codes, tree):
 
 @njit
 def expand_feature(hist, base, step, n_words, feature, totals, tree, target, to, to_step):
-    """A feature's own histogram, target[to + word * to_step + bin], out of its bundle's at ``base``."""
-    n_bins = int64_at(tree.n_bins, tree.n_features)[feature]
+    """target[to + word * to_step + bin] = a feature's own histogram, from its bundle's at ``base``."""
+    n_bins = n_bins_of(tree)[feature]
     bins, first, usual = codes_of(feature, tree)
     for j in range(n_words):
         codes, own = hist[base + j * step + first :][: len(bins)], target[to + j * to_step :][: n_bins + 1]
@@ -97,11 +113,11 @@ def expand_feature(hist, base, step, n_words, feature, totals, tree, target, to,
 
 @njit
 def expand_alone(hist, base, step, is_wide, feature, tree, scratch):
-    """The same where a single feature is wanted: in the scratch, (word, N_BINS), which is returned."""
-    totals, n_words = int64_at(scratch.totals, tree.n_fields), tree.n_fields if is_wide else tree.n_planes
-    target = int64_at(scratch.expanded, tree.n_fields * N_BINS)
-    bundle = int64_at(tree.bundle_of, tree.n_features)[feature]
-    begin_expansion(hist, base, step, is_wide, int64_at(tree.last_code, tree.n_bundles)[bundle] + 1, tree, scratch)
+    """The same for a single feature; returns its histogram, (word, N_BINS), which is in the scratch."""
+    totals, n_words = totals_of(scratch), tree.n_fields if is_wide else tree.n_planes
+    target = expanded_of(scratch)
+    bundle = bundles_of(tree)[feature]
+    begin_expansion(hist, base, step, is_wide, last_code_of(tree)[bundle] + 1, tree, scratch)
     expand_feature(hist, base, step, n_words, feature, totals, tree, target, ZERO, N_BINS)
     return target
 
@@ -118,17 +134,16 @@ def expand_lanes(
 ):
     """Histograms of the block's next features, up to 16 of them, from the one at place ``at`` of the plan on.
 
-    Left out are features that the node may not use and, unless ``takes_all``, those of which a quick look tells that no
-    split gains ``least_gain``. The numbers of the others are left in lane_feature. Returns (the next place, how many
-    features there are).
+    Features that the node may not use are skipped. So are, unless ``takes_all``, those where a quick look shows that no
+    split gains ``least_gain``. The others are listed in lane_feature. Returns (next place, number of features).
     """
-    stop = int64_at(tree.feature_start, tree.n_blocks + 1)[block + 1]
-    plan = int64_at(tree.plan, (tree.n_features, PLAN_SIZE))
-    in_tree = uint8_at(tree.in_tree, tree.n_features)
-    allowed = uint8_at(tree.allowed, (tree.n_evaluated, tree.n_features))[row]
-    sums = int64_at(tree.sums, (tree.n_nodes, tree.n_fields))[node]
-    features, totals = int64_at(scratch.lane_feature, BLOCK), int64_at(scratch.totals, tree.n_fields)
-    target = int64_at(scratch.expanded, BLOCK * tree.n_fields * LANE_STRIDE)
+    stop = feature_start_of(tree)[block + 1]
+    plan = plan_of(tree)
+    in_tree = in_tree_of(tree)
+    allowed = allowed_of(tree)[row]
+    sums = sums_of(tree)[node]
+    features, totals = lane_feature_of(scratch), totals_of(scratch)
+    target = expanded_of(scratch)
     n_words = tree.n_fields if is_wide else tree.n_planes
     to_step, to_lane_step = expanded_layout(is_wide, tree)
     h_total, g_total = np.float64(sums[tree.hess_field]), np.float64(sums[tree.n_fields - 1])
@@ -137,13 +152,13 @@ def expand_lanes(
     n = ZERO
     while at < stop and n < BLOCK:
         feature, own, n_codes = plan[at, FEATURE], base + plan[at, LANE] * lane_step, plan[at, CODES]
-        if not takes_all and plan[at, UNUSUAL] < min_count:  # nor do the features after it have enough rows
+        if not takes_all and plan[at, UNUSUAL] < min_count:  # nor do the features after it have enough
             return stop, n
         at += 1
         if not (in_tree[feature] and allowed[feature]):
             continue
         if not takes_all:
-            # A child without the usual bin has only rows of the others.
+            # A child without the usual bin has no more rows than these.
             if count_unusual(hist, own + plan[at - 1, FIRST], step, is_wide, n_codes, tree) < min_count:
                 continue
             if plan[at - 1, IS_PAIR] and tree.criterion != ENTROPY:

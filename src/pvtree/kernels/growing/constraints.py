@@ -1,12 +1,4 @@
-"""What constraints forbid: leaf values out of a node's limits or out of order, and features that may not meet.
-
-Monotone constraints are kept in the way of LightGBM's method "basic". Every node has limits, a lowest and a highest
-output. A split by a constrained feature gives its children limits that meet in the middle between their outputs, so
-that nothing below one child ever gets past anything below the other. Limits follow from the splits above a node alone,
-so nodes can be searched in any order, by any worker, and in advance.
-
-Outputs are in steps of the quantized gradients and hessians while a tree grows; of two classes, the second one's share.
-"""
+"""What constraints forbid: leaf values outside a node's limits or out of order, and features that may not meet."""
 
 from __future__ import annotations
 
@@ -16,8 +8,16 @@ import numpy as np
 
 from pvtree.kernels.constants import ENTROPY, ZERO
 from pvtree.kernels.elementary import log
-from pvtree.kernels.intrinsics import float64_at, int64_at, uint64_at
+from pvtree.kernels.growing.records import feature_sets_of, limits_of, live_sets_of, monotone_of, sums_of
 from pvtree.kernels.jit import njit
+
+# Monotone constraints follow LightGBM's method "basic". Every node has limits, a lowest and a highest output. A split
+# by a constrained feature gives its children limits that meet in the middle between their outputs, so that nothing
+# below one child ever passes anything below the other. Limits follow from the splits above a node alone, so nodes can
+# be searched in any order, by any worker, and in advance.
+#
+# While a tree grows, outputs are in steps of the quantized gradients and hessians; of two classes, the output is the
+# share of the second.
 
 
 @njit
@@ -39,10 +39,10 @@ def between(value, low, high):
 
 @njit
 def constrained_score(score, gl, hl, gr, hr, alpha, low, high, sign):
-    """What becomes of a split's ``score`` where its sides' outputs must respect limits and be in order.
+    """A split's ``score`` if its sides' outputs must respect limits; -inf if they are out of order.
 
-    -inf if they are out of order. It is never more than ``score``, which is what the sides save with the outputs that
-    suit them best: so all that bounds unconstrained gains bounds these, to the last bit because of the ``min``.
+    It never exceeds ``score``, which is what the sides save with the outputs that suit them best. So whatever bounds
+    unconstrained gains bounds these too, to the last bit because of the ``min``.
     """
     left, right = leaf_output(gl, hl, alpha), leaf_output(gr, hr, alpha)
     left_kept, right_kept = between(left, low, high), between(right, low, high)
@@ -53,7 +53,7 @@ def constrained_score(score, gl, hl, gr, hr, alpha, low, high, sign):
 
 @njit
 def log_likelihood(first, second, share):
-    """Of so many rows (or weights) of two classes, where the second one's share is taken to be ``share``."""
+    """The log-likelihood of two classes with these counts (or weights), if the second one's share is ``share``."""
     of_first = first * log(1.0 - share) if share < 1.0 else -math.inf
     of_second = second * log(share) if share > 0.0 else -math.inf
     return (of_first if first > 0 else 0.0) + (of_second if second > 0 else 0.0)
@@ -61,9 +61,9 @@ def log_likelihood(first, second, share):
 
 @njit
 def constrained_class_score(score, left, right, low, high, sign):
-    """The same of two classes: their score is the log-likelihood of both sides with their own class shares.
+    """The same for two classes, whose score is the log-likelihood of both sides with their own class shares.
 
-    ``left`` and ``right`` are (rows of the first class, of the second).
+    ``left`` and ``right`` are (weight of the first class, weight of the second).
     """
     left_share, right_share = left[1] / np.float64(left[0] + left[1]), right[1] / np.float64(right[0] + right[1])
     left_kept, right_kept = between(left_share, low, high), between(right_share, low, high)
@@ -77,7 +77,7 @@ def constrained_class_score(score, left, right, low, high, sign):
 
 @njit
 def node_output(sums, tree):
-    """Of a node with these sums by field, before its limits."""
+    """The output of a node with these sums by field, before limits."""
     if tree.criterion == ENTROPY:
         first, second = sums[tree.n_fields - 2], sums[tree.n_fields - 1]
         return second / np.float64(first + second)
@@ -87,14 +87,14 @@ def node_output(sums, tree):
 
 @njit
 def set_limits(node, tree, scratch):
-    """The search that follows is one at this node."""
-    limits = float64_at(tree.limits, (tree.n_nodes, 2))[node]
+    """Set the limits of the node that is searched next."""
+    limits = limits_of(tree)[node]
     scratch.low, scratch.high = limits[0], limits[1]
 
 
 @njit
 def narrowed(low, high, left, right, sign):
-    """(low, high) of the left child and of the right one, of which the outputs are ``left`` and ``right``."""
+    """(low, high) of the left child, then of the right one; their outputs are ``left`` and ``right``."""
     middle = 0.5 * (between(left, low, high) + between(right, low, high))
     if sign > 0.0:
         return low, middle, middle, high
@@ -105,17 +105,17 @@ def narrowed(low, high, left, right, sign):
 
 @njit
 def inherit_constraints(parent, left, feature, tree):
-    """The limits of two new children, and which sets of features hold all that is split by above them."""
+    """Set the limits of two new children, and the sets of features that hold every feature split by above them."""
     if tree.is_monotone:
-        limits = float64_at(tree.limits, (tree.n_nodes, 2))
-        sums = int64_at(tree.sums, (tree.n_nodes, tree.n_fields))
-        sign = float64_at(tree.monotone, tree.n_all_features)[feature]
+        limits = limits_of(tree)
+        sums = sums_of(tree)
+        sign = monotone_of(tree)[feature]
         limits[left, 0], limits[left, 1], limits[left + 1, 0], limits[left + 1, 1] = narrowed(
             limits[parent, 0], limits[parent, 1], node_output(sums[left], tree), node_output(sums[left + 1], tree), sign
         )
     if tree.n_set_words > 0:
-        live_sets = uint64_at(tree.live_sets, (tree.n_nodes, tree.n_set_words))
-        sets_of = uint64_at(tree.sets_of, (tree.n_all_features, tree.n_set_words))
+        live_sets = live_sets_of(tree)
+        sets_of = feature_sets_of(tree)
         for word in range(tree.n_set_words):
             live_sets[left, word] = live_sets[parent, word] & sets_of[feature, word]
             live_sets[left + 1, word] = live_sets[left, word]
@@ -123,7 +123,7 @@ def inherit_constraints(parent, left, feature, tree):
 
 @njit
 def permitted_features(features, live_sets, sets_of):
-    """Those of ``features`` that are in a set which holds all features above a node; all where there are no sets."""
+    """Those of ``features`` that share a set with all features above a node; all if there are no sets."""
     permitted = np.empty(len(features), np.int64)
     n = ZERO
     for i in range(len(features)):
@@ -139,7 +139,7 @@ def permitted_features(features, live_sets, sets_of):
 def keep_in_order(feature, left_child, monotone, value):
     """Clip the values of a finished tree, parents first, so that every leaf is within its limits.
 
-    Values come from exact sums, those that splits were chosen by from rounded ones: limits are worked out anew.
+    Limits are computed anew, because these values come from exact sums and those at the search from rounded ones.
     """
     limits = np.empty((len(value), 2))
     limits[0, 0], limits[0, 1] = -math.inf, math.inf

@@ -11,33 +11,61 @@ from pvtree.kernels.constants import BLOCK, ENTROPY, LANE_STRIDE, N_BINS, NONE, 
 from pvtree.kernels.growing.bundles import begin_expansion, expand_alone, expand_lanes, expanded_layout, place_of
 from pvtree.kernels.growing.constraints import set_limits
 from pvtree.kernels.growing.few_bins import is_few, least_score, may_split
-from pvtree.kernels.growing.histogram import histogram_of_block, histogram_of_feature, pack_fields, unpack_add
+from pvtree.kernels.growing.histogram import histogram_of_block, histogram_of_feature
+from pvtree.kernels.growing.kept_histograms import kept_histogram, sibling_slot, store_bundle, subtract_bundle
 from pvtree.kernels.growing.lanes import best_of_lanes
-from pvtree.kernels.growing.records import WANT_GAINS, WANT_HISTOGRAMS
+from pvtree.kernels.growing.records import (
+    WANT_GAINS,
+    WANT_HISTOGRAMS,
+    allowed_of,
+    best_set_of,
+    best_sums_of,
+    bins_of,
+    block_start_of,
+    chosen_of,
+    expanded_of,
+    feature_start_of,
+    found_set_of,
+    found_sums_of,
+    gains_of,
+    in_tree_of,
+    is_categorical_of,
+    lane_feature_of,
+    lane_sign_of,
+    last_code_of,
+    monotone_of,
+    n_bins_of,
+    packed_of,
+    planes_of,
+    rows_of,
+    sums_of,
+    wide_of,
+    words_of,
+)
+from pvtree.kernels.growing.spliced import spliced
 from pvtree.kernels.growing.split import best_split_of_feature, complete_split, gain_of_score, node_score
-from pvtree.kernels.intrinsics import float64_at, int64_at, uint8_at, uint32_at, uint64_at
 from pvtree.kernels.jit import njit
 
-# Rows of a node from which on its features are searched side by side. With fewer, most bins are empty: then one feature
-# after another is faster, which skips those.
+# Nodes with at least this many rows are searched side by side. In smaller ones most bins are empty, and searching one
+# feature after another skips those.
 LEAST_AT_ONCE = np.int64(192)
-GROUP = np.int64(8)  # features that one thread takes at a time where features are looked at singly
+GROUP = np.int64(8)  # features that one thread takes at a time where they are searched singly
 
 
 @njit
 def search_feature(hist, base, step, is_wide, feature, node, own_score, row, group, tree, best, scratch):
     """Keep the feature's best split if it beats the group's; ties go to the lower feature."""
-    n_bins = int64_at(tree.n_bins, tree.n_features)[feature]
-    is_categorical = uint8_at(tree.is_categorical, tree.n_features)[feature]
-    sums = int64_at(tree.sums, (tree.n_nodes, tree.n_fields))[node]
+    n_bins = n_bins_of(tree)[feature]
+    is_categorical = is_categorical_of(tree)[feature]
+    sums = sums_of(tree)[node]
     if tree.is_monotone:
         set_limits(node, tree, scratch)
-        scratch.sign = float64_at(tree.monotone, tree.n_all_features)[tree.first_feature + feature]
+        scratch.sign = monotone_of(tree)[tree.first_feature + feature]
     gain = best_split_of_feature(
         hist, base, step, is_wide, n_bins, is_categorical, sums, own_score, tree, scratch
     )  # fmt: skip
     if tree.wanted == WANT_GAINS:
-        float64_at(tree.gains, (tree.n_evaluated, tree.n_features))[row, feature] = gain
+        gains_of(tree)[row, feature] = gain
     elif gain > best[row, group].gain or (
         gain == best[row, group].gain and gain > -math.inf and feature < best[row, group].feature
     ):
@@ -47,10 +75,8 @@ def search_feature(hist, base, step, is_wide, feature, node, own_score, row, gro
         best[row, group].split_bin = scratch.split_bin
         best[row, group].default_left = scratch.default_left
         at = row * tree.n_groups + group
-        best_sums = int64_at(tree.best_sums, (tree.n_evaluated * tree.n_groups, tree.n_fields))
-        best_set = uint64_at(tree.best_set, (tree.n_evaluated * tree.n_groups, 4))
-        best_sums[at, :] = int64_at(scratch.found_sums, tree.n_fields)
-        best_set[at, :] = uint64_at(scratch.found_set, 4)
+        best_sums_of(tree)[at, :] = found_sums_of(scratch)
+        best_set_of(tree)[at, :] = found_set_of(scratch)
 
 
 @njit
@@ -60,19 +86,18 @@ def is_lower(feature, lane, features):
 
 @njit
 def search_lanes(hist, base, lane_step, features, n_lanes, node, own_score, least, row, tree, scratch):
-    """All ordered features of some lanes at once. Returns the lane with the largest gain, of equals the lowest feature.
+    """Search ordered features at once, one a lane; returns the lane of the largest gain, -1 if none reaches ``least``.
 
-    -1 if none has at least ``least``.
-
-    Where every feature's gain is wanted they are stored, and no lane needs a second look.
+    Ties go to the lowest feature. Where every feature's gain is wanted, gains are stored and -1 is returned: no lane
+    needs a closer look.
     """
-    sums = int64_at(tree.sums, (tree.n_nodes, tree.n_fields))[node]
-    in_tree = uint8_at(tree.in_tree, tree.n_features)
-    allowed = uint8_at(tree.allowed, (tree.n_evaluated, tree.n_features))[row]
-    is_categorical = uint8_at(tree.is_categorical, tree.n_features)
+    sums = sums_of(tree)[node]
+    in_tree = in_tree_of(tree)
+    allowed = allowed_of(tree)[row]
+    is_categorical = is_categorical_of(tree)
     if tree.is_monotone:
         set_limits(node, tree, scratch)
-        monotone, sign = float64_at(tree.monotone, tree.n_all_features), float64_at(scratch.lane_sign, BLOCK)
+        monotone, sign = monotone_of(tree), lane_sign_of(scratch)
         for lane in range(BLOCK):
             sign[lane] = monotone[tree.first_feature + features[lane]] if lane < n_lanes else 0.0
     scores = best_of_lanes(hist, base, lane_step, features, n_lanes, sums, tree, scratch)
@@ -83,112 +108,10 @@ def search_lanes(hist, base, lane_step, features, n_lanes, node, own_score, leas
             continue
         gain = gain_of_score(scores[lane], own_score, sums[0], tree)
         if tree.wanted == WANT_GAINS:
-            float64_at(tree.gains, (tree.n_evaluated, tree.n_features))[row, feature] = gain
+            gains_of(tree)[row, feature] = gain
         elif gain > best_gain or (gain == best_gain and gain > -math.inf and is_lower(feature, best_lane, features)):
             best_lane, best_gain = lane, gain
     return best_lane
-
-
-@njit
-def copy_bins(target, to, source, at, n_bins):
-    target, source = target[to:][: n_bins + 1], source[at:][: n_bins + 1]
-    for b in range(n_bins + 1):
-        target[b] = source[b]
-
-
-@njit
-def subtract_bins(target, to, source, at, n_bins):
-    target, source = target[to:][: n_bins + 1], source[at:][: n_bins + 1]
-    for b in range(n_bins + 1):
-        target[b] -= source[b]
-
-
-@njit
-def narrow_slot(slot, tree):
-    """A kept histogram of packed words, (bundle, plane, kept_stride)."""
-    return int64_at(tree.narrow_pool, (tree.n_narrow_slots, tree.n_bundles * tree.n_planes * tree.kept_stride))[slot]
-
-
-@njit
-def wide_slot(slot, tree):
-    """A kept histogram of one int64 per field, (bundle, field, kept_stride)."""
-    return int64_at(tree.wide_pool, (tree.n_wide_slots, tree.n_bundles * tree.n_fields * tree.kept_stride))[slot]
-
-
-@njit
-def store_histogram(lane, bundle, is_wide, slot, n_bins, tree, scratch):
-    """Keep the node's histogram for its own children's subtraction."""
-    if is_wide:
-        pool = wide_slot(slot, tree)
-        wide = int64_at(scratch.wide, BLOCK * tree.n_fields * N_BINS)
-        for j in range(tree.n_fields):
-            to = (bundle * tree.n_fields + j) * tree.kept_stride
-            copy_bins(pool, to, wide, (lane * tree.n_fields + j) * N_BINS, n_bins)
-    else:
-        pool = narrow_slot(slot, tree)
-        packed = int64_at(scratch.packed, tree.n_planes * BLOCK * LANE_STRIDE)
-        for plane in range(tree.n_planes):
-            to = (bundle * tree.n_planes + plane) * tree.kept_stride
-            copy_bins(pool, to, packed, (plane * BLOCK + lane) * LANE_STRIDE, n_bins)
-
-
-@njit
-def subtract_narrow(lane, bundle, slot, n_bins, tree, scratch):
-    """sibling = parent - node on packed words, in the parent's own place; returns (pool, base)."""
-    pool = narrow_slot(slot, tree)
-    packed = int64_at(scratch.packed, tree.n_planes * BLOCK * LANE_STRIDE)
-    base = bundle * tree.n_planes * tree.kept_stride
-    for plane in range(tree.n_planes):
-        subtract_bins(pool, base + plane * tree.kept_stride, packed, (plane * BLOCK + lane) * LANE_STRIDE, n_bins)
-    return pool, base
-
-
-@njit
-def subtract_wide(lane, bundle, is_wide, slot, n_bins, tree, scratch):
-    """The same where the parent keeps one sum per field."""
-    pool = wide_slot(slot, tree)
-    base = bundle * tree.n_fields * tree.kept_stride
-    if is_wide:
-        wide = int64_at(scratch.wide, BLOCK * tree.n_fields * N_BINS)
-        for j in range(tree.n_fields):
-            subtract_bins(pool, base + j * tree.kept_stride, wide, (lane * tree.n_fields + j) * N_BINS, n_bins)
-    else:
-        packed = int64_at(scratch.packed, tree.n_planes * BLOCK * LANE_STRIDE)
-        unpack_add(
-            packed, lane * LANE_STRIDE, BLOCK * LANE_STRIDE, n_bins + 1, tree, pool, base, tree.kept_stride, NONE
-        )
-    return pool, base
-
-
-@njit
-def sibling_histogram(lane, bundle, is_wide, n_bins, family, tree, nodes, scratch):
-    """The larger child's histogram by subtraction; returns (histogram, base, whether it is wide)."""
-    if family.slot_wide == 0:
-        hist, base = subtract_narrow(lane, bundle, family.slot, n_bins, tree, scratch)
-        return hist, base, ZERO
-    hist, base = subtract_wide(lane, bundle, is_wide, family.slot, n_bins, tree, scratch)
-    own_slot = nodes[family.sibling].slot
-    if own_slot < 0 or nodes[family.sibling].is_wide:
-        return hist, base, ONE
-    narrow = narrow_slot(own_slot, tree)
-    narrow_base = bundle * tree.n_planes * tree.kept_stride
-    pack_fields(hist, base, tree.kept_stride, n_bins + 1, tree, narrow, narrow_base, tree.kept_stride)
-    return narrow, narrow_base, ZERO
-
-
-@njit
-def can_split(node, tree, nodes):
-    """The opposite of the paper's StoppingCriteria, as far as rows and depth decide."""
-    return nodes[node].n_rows >= 2 * tree.min_count and (tree.max_depth < 0 or nodes[node].depth < tree.max_depth)
-
-
-@njit
-def is_worth_keeping(node, tree, nodes):
-    """Whether getting the node's histogram by subtraction, or keeping it for its children's, beats adding up rows.
-
-    Histograms of many features go to memory and back, which takes as long as adding up some rows for every bin.
-    """
-    return nodes[node].stop - nodes[node].start >= tree.least_kept
 
 
 @njit
@@ -198,12 +121,10 @@ def count_groups(tree):
 
 
 @njit
-def bound_group(
-    hist, base, step, lane_step, is_wide, at_once, features, n_lanes, node, row, tree, scratch, values, aims
-):
+def bound_group(hist, base, step, lane_step, is_wide, at_once, features, n_lanes, node, row, tree, scratch, bounds):
     """Store how much this worker's rows could contribute to the gain of each of some features."""
-    in_tree, is_categorical = uint8_at(tree.in_tree, tree.n_features), uint8_at(tree.is_categorical, tree.n_features)
-    allowed = uint8_at(tree.allowed, (tree.n_evaluated, tree.n_features))[row]
+    values, aims = bounds
+    in_tree, is_categorical, allowed = in_tree_of(tree), is_categorical_of(tree), allowed_of(tree)[row]
     at_once &= can_bound_lanes(tree)
     if at_once:
         bound_lanes(hist, base, lane_step, features, n_lanes, node, row, tree, scratch, values, aims)
@@ -215,128 +136,161 @@ def bound_group(
             )  # fmt: skip
 
 
+# ---- One item of an evaluation
+
+
+@spliced
+def search_singly(node, row, group, tree, nodes, best, scratch):
+    """Add up and search the group's drawn features one by one, where they are too few for subtraction to pay."""
+    bins, chosen = bins_of(tree), chosen_of(tree)
+    packed, wide = packed_of(scratch), wide_of(scratch)
+    buffer, start, stop = nodes[node].buffer, nodes[node].start, nodes[node].stop
+    rows, words, planes = rows_of(tree)[buffer], words_of(tree)[buffer], planes_of(tree)[buffer]
+    own_score = node_score(sums_of(tree)[node], tree)
+    for i in range(group * GROUP, min((group + 1) * GROUP, tree.n_sampled)):
+        feature = chosen[row, i]
+        if feature < 0:  # interaction constraints left fewer to draw
+            break
+        block, lane = place_of(feature, tree)
+        is_wide = histogram_of_feature(bins[block], lane, rows, words, planes, start, stop, tree, packed, wide)
+        hist = wide if is_wide else packed
+        if tree.bundled:
+            hist = expand_alone(hist, ZERO, N_BINS, is_wide, feature, tree, scratch)
+        search_feature(hist, ZERO, N_BINS, is_wide, feature, node, own_score, row, group, tree, best, scratch)
+
+
+@spliced
+def add_up_block(node, block, tree, nodes, scratch):
+    """The node's histograms in one block, (histogram, step, lane_step, is_wide); they are kept if the node has a slot.
+
+    Word j of bin b of lane l is hist[l * lane_step + j * step + b].
+    """
+    buffer, start, stop = nodes[node].buffer, nodes[node].start, nodes[node].stop
+    rows, words, planes = rows_of(tree)[buffer], words_of(tree)[buffer], planes_of(tree)[buffer]
+    packed, wide = packed_of(scratch), wide_of(scratch)
+    block_start, last_code, in_tree = block_start_of(tree), last_code_of(tree), in_tree_of(tree)
+    first, n_lanes = block_start[block], block_start[block + 1] - block_start[block]
+    is_wide = histogram_of_block(bins_of(tree)[block], n_lanes, rows, words, planes, start, stop, tree, packed, wide)
+    hist, step, lane_step = packed, BLOCK * LANE_STRIDE, LANE_STRIDE
+    if is_wide:
+        hist, step, lane_step = wide, N_BINS, tree.n_fields * N_BINS
+    if nodes[node].slot >= 0:
+        for lane in range(n_lanes):
+            bundle = first + lane
+            if tree.bundled or in_tree[bundle]:
+                store_bundle(
+                    hist, lane * lane_step, step, bundle, is_wide, nodes[node].slot, last_code[bundle], tree
+                )  # fmt: skip
+    return hist, step, lane_step, is_wide
+
+
+@spliced
+def subtract_block(hist, step, lane_step, is_wide, block, family, tree, nodes):
+    """The sibling's histograms in one block, (histogram, base, step, lane_step, is_wide), where its parent's were."""
+    block_start, last_code, in_tree = block_start_of(tree), last_code_of(tree), in_tree_of(tree)
+    first, n_lanes = block_start[block], block_start[block + 1] - block_start[block]
+    for lane in range(n_lanes):
+        bundle = first + lane
+        if tree.bundled or in_tree[bundle]:
+            subtract_bundle(hist, lane * lane_step, step, is_wide, bundle, last_code[bundle], family, tree, nodes)
+    slot, slot_wide = sibling_slot(family, nodes)
+    kept, n_words = kept_histogram(slot, slot_wide, tree)
+    return kept, first * n_words * tree.kept_stride, tree.kept_stride, n_words * tree.kept_stride, slot_wide
+
+
+@spliced
+def search_side_by_side(is_wide, n_found, node, tree, nodes):
+    """Whether to search the features found at once, one a lane, and not one after another.
+
+    Both ways find the same split, but only the first knows the boundaries of ballots.
+    """
+    is_possible = tree.criterion != ENTROPY and not is_wide
+    if tree.wanted == WANT_GAINS:
+        return is_possible
+    return is_possible and n_found > 12 and nodes[node].stop - nodes[node].start >= LEAST_AT_ONCE
+
+
+@spliced
+def search_found(
+    hist, base, step, lane_step, is_wide, at_once, n_found, node, own_score, row, group, tree, best, scratch
+):
+    """Search the ``n_found`` features of lane_feature, one a lane; their best split is kept if it beats the group's."""
+    features, is_categorical = lane_feature_of(scratch), is_categorical_of(tree)
+    in_tree, allowed, sums = in_tree_of(tree), allowed_of(tree)[row], sums_of(tree)[node]
+    best_lane = NONE
+    if at_once:
+        best_lane = search_lanes(
+            hist, base, lane_step, features, n_found, node, own_score, best[row, group].gain, row, tree, scratch
+        )
+    for lane in range(n_found):
+        feature = features[lane]
+        if not (in_tree[feature] and allowed[feature]):
+            continue
+        if at_once and lane != best_lane and not is_categorical[feature]:
+            continue
+        if tree.bundled and not at_once and is_few(feature, tree):
+            # Most features of sparse data are not the best ones: a quick look spares them a close one.
+            least = least_score(own_score, best[row, group].gain, tree)
+            if not may_split(hist, base + lane * lane_step, step, is_wide, feature, sums, least, tree):
+                continue
+        search_feature(
+            hist, base + lane * lane_step, step, is_wide, feature, node, own_score, row, group, tree, best, scratch
+        )
+
+
 @njit
 def evaluate_group(item, tree, families, nodes, best, scratch, bounds):
     """One group of features for one family: add up a node's histograms, subtract for its sibling, search both.
 
-    A group is a block; or, where so few features are looked at that subtraction does not pay, a few single ones.
-    One function for both, because the search inside is large and would be compiled for each. ``bounds`` is None, or
-    (values, aims) where the features' bounds are wanted too: see bounds.py.
+    A group is a block; or, where so few features are drawn that subtraction does not pay, a few single ones.
+    ``bounds`` is None, or (values, aims) where the features' bounds are wanted too: see bounds.py.
     """
     family, group = families[item // count_groups(tree)], item % count_groups(tree)
-    node, sibling = family.node, family.sibling
     best[family.row, group].gain = -math.inf
-    if sibling >= 0:
+    if family.sibling >= 0:
         best[family.sibling_row, group].gain = -math.inf
-    block_start = int64_at(tree.block_start, tree.n_blocks + 1)
-    feature_start = int64_at(tree.feature_start, tree.n_blocks + 1)
-    bins = uint8_at(tree.bins, (tree.n_blocks, tree.n_all_rows * BLOCK))
-    in_tree = uint8_at(tree.in_tree, tree.n_features)
-    is_categorical = uint8_at(tree.is_categorical, tree.n_features)
-    last_code = int64_at(tree.last_code, tree.n_bundles)
-    allowed = uint8_at(tree.allowed, (tree.n_evaluated, tree.n_features))
-    features = int64_at(scratch.lane_feature, BLOCK)
-    chosen = int64_at(tree.chosen, (tree.n_evaluated, tree.n_sampled))
-    sums = int64_at(tree.sums, (tree.n_nodes, tree.n_fields))
-    packed = int64_at(scratch.packed, tree.n_planes * BLOCK * LANE_STRIDE)
-    wide = int64_at(scratch.wide, BLOCK * tree.n_fields * N_BINS)
-    buffer, start, stop = nodes[node].buffer, nodes[node].start, nodes[node].stop
-    rows, words = uint32_at(tree.rows, (2, tree.n_places))[buffer], int64_at(tree.words, (2, tree.n_places))[buffer]
-    planes = uint8_at(tree.planes, (2, tree.n_places if tree.n_planes > 1 else 0))[buffer]
-    searches = tree.wanted != WANT_HISTOGRAMS
-    search_node = searches and nodes[node].is_open
-    search_sibling = searches and sibling >= 0 and nodes[sibling].is_open
-    own_score = node_score(sums[node], tree)
-    sibling_score = node_score(sums[sibling], tree) if search_sibling else 0.0
     if tree.singly:
-        first, n_lanes, is_wide = group * GROUP, min(GROUP, tree.n_sampled - group * GROUP), ZERO
-    else:
-        first = block_start[group]
-        n_lanes = block_start[group + 1] - first
-        is_wide = histogram_of_block(bins[group], n_lanes, rows, words, planes, start, stop, tree, packed, wide)
-    for turn in range(2):  # the node itself, then its sibling
+        search_singly(family.node, family.row, group, tree, nodes, best, scratch)
+        return
+    features, first = lane_feature_of(scratch), block_start_of(tree)[group]
+    searches = tree.wanted != WANT_HISTOGRAMS
+    own, own_step, own_lane_step, own_wide = add_up_block(family.node, group, tree, nodes, scratch)
+    for turn in range(2):
+        # The node itself, then its sibling. One loop, so that the search is compiled once for both.
         if turn == 0:
-            who, row, score, search, wide_now = node, family.row, own_score, search_node, is_wide
-            hist, base, step, lane_step = packed, ZERO, BLOCK * LANE_STRIDE, LANE_STRIDE
-            if tree.singly:
-                step, lane_step = N_BINS, ZERO
-            elif is_wide:
-                hist, step, lane_step = wide, N_BINS, tree.n_fields * N_BINS
-            if nodes[node].slot >= 0:
-                for lane in range(n_lanes):
-                    if tree.bundled or in_tree[first + lane]:
-                        store_histogram(
-                            lane, first + lane, is_wide, nodes[node].slot, last_code[first + lane], tree, scratch
-                        )
-        elif search_sibling:
-            who, row, score, search = sibling, family.sibling_row, sibling_score, True
-            for lane in range(n_lanes):
-                if tree.bundled or in_tree[first + lane]:
-                    hist, base, wide_now = sibling_histogram(
-                        lane, first + lane, is_wide, last_code[first + lane], family, tree, nodes, scratch
-                    )
-                    step, lane_step = (
-                        tree.kept_stride,
-                        (tree.n_fields if wide_now else tree.n_planes) * tree.kept_stride,
-                    )
-                    base -= lane * lane_step
+            node, row = family.node, family.row
+            hist, base, step, lane_step, is_wide = own, ZERO, own_step, own_lane_step, own_wide
         else:
-            break
-        if not search:
+            node, row = family.sibling, family.sibling_row
+        if not searches or node < 0 or not nodes[node].is_open:
             continue
-        takes_apart, place, n_places, n_found = tree.bundled == 1 and tree.singly == 0, ZERO, ONE, n_lanes
-        of_bundles, of_base, of_step, of_lane_step = hist, base, step, lane_step
-        if takes_apart:
-            place, n_places = feature_start[group], feature_start[group + 1]
-            begin_expansion(hist, base, step, wide_now, last_code[first] + 1, tree, scratch)
-            hist, base = int64_at(scratch.expanded, BLOCK * tree.n_fields * LANE_STRIDE), ZERO
-            step, lane_step = expanded_layout(wide_now, tree)
-        else:
-            for lane in range(n_lanes):
-                features[lane] = chosen[family.row, first + lane] if tree.singly else first + lane
-        while place < n_places:  # 16 features at a time
-            place += 1
-            if takes_apart:
-                takes_all = bounds is not None  # what has no split may have a bound
-                place, n_found = expand_lanes(
-                    place - 1, group, of_bundles, of_base, of_step, of_lane_step, wide_now, who, row, score,
-                    best[row, group].gain, takes_all, tree, scratch,
+        if turn == 1:
+            hist, base, step, lane_step, is_wide = subtract_block(
+                own, own_step, own_lane_step, own_wide, group, family, tree, nodes
+            )
+        own_score = node_score(sums_of(tree)[node], tree)
+        at, stop, n_found = ZERO, ONE, block_start_of(tree)[group + 1] - first
+        bundled, bundled_base, bundled_step, bundled_lane_step = hist, base, step, lane_step
+        if tree.bundled:
+            at, stop = feature_start_of(tree)[group], feature_start_of(tree)[group + 1]
+            begin_expansion(hist, base, step, is_wide, last_code_of(tree)[first] + 1, tree, scratch)
+            hist, base = expanded_of(scratch), ZERO
+            step, lane_step = expanded_layout(is_wide, tree)
+        while at < stop:  # up to 16 features at a time
+            if tree.bundled:
+                at, n_found = expand_lanes(
+                    at, group, bundled, bundled_base, bundled_step, bundled_lane_step, is_wide, node, row, own_score,
+                    best[row, group].gain, bounds is not None, tree, scratch,
                 )  # fmt: skip
-            at_once = not tree.singly and tree.criterion != ENTROPY and not wide_now
-            if tree.wanted != WANT_GAINS:  # both ways find the same; ballots are only cast by this one
-                at_once &= n_found > 12 and nodes[who].stop - nodes[who].start >= LEAST_AT_ONCE
-            best_lane = NONE
-            if at_once:
-                best_lane = search_lanes(
-                    hist, base, lane_step, features, n_found, who, score, best[row, group].gain, row, tree, scratch
-                )
-            for lane in range(n_found):
-                feature = features[lane]
-                if tree.singly:
-                    if feature < 0:  # interaction constraints left fewer to draw
-                        break
-                    block, own_lane = place_of(feature, tree)
-                    wide_now = histogram_of_feature(
-                        bins[block], own_lane, rows, words, planes, start, stop, tree, packed, wide
-                    )
-                    hist = wide if wide_now else packed
-                    if tree.bundled:
-                        hist = expand_alone(hist, ZERO, N_BINS, wide_now, feature, tree, scratch)
-                if not (in_tree[feature] and allowed[row, feature]):
-                    continue
-                if at_once and lane != best_lane and not is_categorical[feature]:
-                    continue
-                if takes_apart and not at_once and is_few(feature, tree):
-                    # Most features of sparse data are not the best ones: a quick look spares them a close one.
-                    least = least_score(score, best[row, group].gain, tree)
-                    if not may_split(hist, base + lane * lane_step, step, wide_now, feature, sums[who], least, tree):
-                        continue
-                search_feature(
-                    hist, base + lane * lane_step, step, wide_now, feature, who, score, row, group, tree, best, scratch
-                )
+            else:
+                for lane in range(n_found):
+                    features[lane] = first + lane
+                at = stop
+            at_once = search_side_by_side(is_wide, n_found, node, tree, nodes)
+            search_found(
+                hist, base, step, lane_step, is_wide, at_once, n_found, node, own_score, row, group, tree, best, scratch
+            )
             if bounds is not None:
-                values, aims = bounds
                 bound_group(
-                    hist, base, step, lane_step, wide_now, at_once, features, n_found, who, row, tree, scratch, values,
-                    aims,
-                )  # fmt: skip
+                    hist, base, step, lane_step, is_wide, at_once, features, n_found, node, row, tree, scratch, bounds
+                )

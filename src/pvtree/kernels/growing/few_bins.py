@@ -1,6 +1,6 @@
-"""A quick look at features with few bins, as most of sparse data are: hardly any of them has the best split.
+"""A quick look at features with few bins, like most in sparse data: hardly any of them has the best split.
 
-What it lets pass is looked at closely, so a split and its gain are those that split.py finds, to the last bit.
+What passes is searched closely, so the split and its gain are those that split.py finds, to the last bit.
 """
 
 from __future__ import annotations
@@ -10,26 +10,27 @@ import math
 import numpy as np
 
 from pvtree.kernels.constants import COUNT_BITS, ENTROPY, ZERO
-from pvtree.kernels.growing.split import gradient_bits, score_unit
-from pvtree.kernels.intrinsics import int64_at, uint8_at
+from pvtree.kernels.growing.collect import gradient_bits
+from pvtree.kernels.growing.records import is_categorical_of, n_bins_of
+from pvtree.kernels.growing.split import score_unit
 from pvtree.kernels.jit import njit
 
-# Up to so many bins, one after the other is faster than by the arrays that split.best_numeric_split fills.
+# Up to this many bins, a plain loop is faster than the arrays that split.best_numeric_split fills.
 FEW = np.int64(16)
-_ROOM = 1e-9
+_ROOM = 1e-9  # relative, for rounding
 _COUNT_MASK = (1 << COUNT_BITS) - 1
 
 
 @njit
 def is_few(feature, tree):
-    """Whether a quick look can tell that the feature has no good split."""
-    is_ordered = uint8_at(tree.is_categorical, tree.n_features)[feature] == 0
-    return is_ordered and tree.criterion != ENTROPY and int64_at(tree.n_bins, tree.n_features)[feature] <= FEW
+    """Whether a quick look can rule the feature out."""
+    is_ordered = is_categorical_of(tree)[feature] == 0
+    return is_ordered and tree.criterion != ENTROPY and n_bins_of(tree)[feature] <= FEW
 
 
 @njit
 def least_score(own_score, gain, tree):
-    """A score below which a split certainly does not gain so much: with some room for rounding."""
+    """A score below which a split certainly gains less than ``gain``, whatever was rounded."""
     if gain == -math.inf:
         return -math.inf
     return (1.0 - _ROOM) * (own_score + gain / (tree.gain_scale * score_unit(tree)))
@@ -37,7 +38,7 @@ def least_score(own_score, gain, tree):
 
 @njit
 def may_score(h, g, h_total, g_total, penalty, alpha, least):
-    """Whether parting (h, g) from the rest could have a score of ``least``; the comparison needs no division."""
+    """Whether splitting (h, g) from the rest could score ``least``; compared without a division."""
     gl, gr = max(abs(g) - alpha, 0.0), max(abs(g_total - g) - alpha, 0.0)
     hl, hr = h + penalty, h_total - h + penalty
     return gl * gl * hr + gr * gr * hl >= least * (hl * hr)
@@ -55,10 +56,10 @@ def sums_of_bin(hist, at, step, is_wide, tree):
 
 @njit
 def may_split(hist, base, step, is_wide, feature, sums, least, tree):
-    """Whether any boundary of a feature, where both sides have enough rows, could have a score of ``least``."""
+    """Whether any boundary of a feature that leaves both sides enough rows could score ``least``."""
     g_total, h_total = np.float64(sums[tree.n_fields - 1]), np.float64(sums[tree.hess_field])
     penalty, alpha = tree.reg_lambda / tree.hess_scale, tree.reg_alpha / tree.grad_scale
-    n_bins = int64_at(tree.n_bins, tree.n_features)[feature]
+    n_bins = n_bins_of(tree)[feature]
     n_missing, _, _ = sums_of_bin(hist, base, step, is_wide, tree)
     for missing_left in range(2 if n_missing > 0 else 1):
         count, h_left, g_left = ZERO, ZERO, ZERO

@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from pvtree.kernels.constants import BLOCK, COUNT_BITS, LANE_STRIDE, N_BINS, ONE, ZERO
-from pvtree.kernels.intrinsics import int64_at, prefetch
+from pvtree.kernels.growing.records import mask_of, plane_of, shift_of
+from pvtree.kernels.intrinsics import prefetch
 from pvtree.kernels.jit import njit
 
 _AHEAD = 32  # rows between the prefetch of a row's block and its use
 
 
 def _adder(n_lanes):
-    """A loop over rows whose number of lanes is a constant, so that the compiler unrolls them."""
+    """A loop over rows with a constant number of lanes, so that the compiler unrolls the loop over lanes."""
 
     @njit
     def add_lanes(block_bins, rows, words, start, stop, packed):
@@ -34,7 +35,7 @@ _add_4, _add_8, _add_12, _add_16 = (_adder(np.int64(n_lanes)) for n_lanes in (4,
 def accumulate_block(block_bins, n_lanes, rows, words, planes, start, stop, packed):
     """Add the words of ``rows[start:stop]`` to ``packed``, laid out (plane, lane, LANE_STRIDE), for one block.
 
-    Lanes past ``n_lanes`` hold bin 0; adding some of them up costs less than a loop that leaves them out.
+    Lanes past ``n_lanes`` hold bin 0; adding up some of them costs less than leaving them out.
     """
     if len(planes) > 0:  # several planes of classes
         last = len(rows) - 1
@@ -55,18 +56,8 @@ def accumulate_block(block_bins, n_lanes, rows, words, planes, start, stop, pack
 
 
 @njit
-def accumulate_naive(block_bins, n_lanes, rows, words, planes, start, stop, packed):
-    """What ``accumulate_block`` must equal on every lane in use."""
-    for i in range(start, stop):
-        plane = planes[i] if len(planes) > 0 else 0
-        for lane in range(n_lanes):
-            bin_idx = block_bins[np.intp(rows[i]) * BLOCK + lane]
-            packed[(plane * BLOCK + lane) * LANE_STRIDE + bin_idx] += words[i]
-
-
-@njit
 def accumulate_feature(block_bins, lane, rows, words, planes, start, stop, packed):
-    """The histogram of a single feature, laid out (plane, bin), where only few features are wanted."""
+    """The histogram of a single feature, laid out (plane, bin); for when few features are wanted."""
     last = len(rows) - 1
     if len(planes) > 0:
         for i in range(start, stop):
@@ -79,8 +70,8 @@ def accumulate_feature(block_bins, lane, rows, words, planes, start, stop, packe
             packed[block_bins[np.intp(rows[i]) * BLOCK + lane]] += words[i]
 
 
-# Loops over bins run on slices that begin at 0: with an offset inside the index the compiler cannot rule out a
-# negative one and gives up vector instructions.
+# Loops over bins run on slices that begin at 0: with an offset inside the index, the compiler cannot rule out a
+# negative one and does not vectorise.
 
 
 @njit
@@ -92,9 +83,9 @@ def unpack_add(packed, base, step, n_bins, tree, wide, wide_base, wide_step, sig
         sums = wide[wide_base + p * wide_step :][:n_bins]
         for b in range(n_bins):
             sums[b] += sign * (words[b] & count_mask)
-    plane = int64_at(tree.plane, tree.n_values)
-    shift = int64_at(tree.shift, tree.n_values)
-    mask = int64_at(tree.mask, tree.n_values)
+    plane = plane_of(tree)
+    shift = shift_of(tree)
+    mask = mask_of(tree)
     for j in range(tree.n_values):
         words = packed[base + plane[j] * step :][:n_bins]
         sums = wide[wide_base + (tree.n_planes + j) * wide_step :][:n_bins]
@@ -105,14 +96,14 @@ def unpack_add(packed, base, step, n_bins, tree, wide, wide_base, wide_step, sig
 
 @njit
 def pack_fields(wide, wide_base, wide_step, n_bins, tree, packed, base, step):
-    """The inverse of decoding, for a node that has become small enough for packed words."""
+    """The inverse of decoding, for a node that is small enough for packed words."""
     for p in range(tree.n_planes):
         words = packed[base + p * step :][:n_bins]
         sums = wide[wide_base + p * wide_step :][:n_bins]
         for b in range(n_bins):
             words[b] = sums[b]
-    plane = int64_at(tree.plane, tree.n_values)
-    shift = int64_at(tree.shift, tree.n_values)
+    plane = plane_of(tree)
+    shift = shift_of(tree)
     for j in range(tree.n_values):
         words = packed[base + plane[j] * step :][:n_bins]
         sums = wide[wide_base + (tree.n_planes + j) * wide_step :][:n_bins]

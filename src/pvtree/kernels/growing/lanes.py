@@ -1,8 +1,4 @@
-"""The gains of a block's features, all at once: each feature is a lane of the processor's vector registers.
-
-For packed words of one plane, which is what gradient trees have in all nodes but the largest. The boundaries and their
-scores are those of split.best_numeric_split, to the last bit; which boundary is the best one is left to it.
-"""
+"""The gains of a block's features, all at once: each feature is a lane of the processor's vector registers."""
 
 from __future__ import annotations
 
@@ -10,26 +6,40 @@ import math
 
 import numpy as np
 
-from pvtree.kernels.constants import BLOCK, COUNT_BITS, N_BINS, NONE, ONE, ZERO
-from pvtree.kernels.growing.split import boundary_step, constrain_scores, gradient_bits, heavy_from
-from pvtree.kernels.intrinsics import float64_at, int64_at
+from pvtree.kernels.constants import BLOCK, COUNT_BITS, NONE, ONE, ZERO
+from pvtree.kernels.growing.collect import boundary_step, gradient_bits, heavy_from
+from pvtree.kernels.growing.records import (
+    TILE_BOUNDARIES,
+    grad_left_of,
+    hess_left_of,
+    lane_best_of,
+    lane_bin_of,
+    lane_count_of,
+    lane_sign_of,
+    lane_total_of,
+    n_bins_of,
+    scores_of,
+    tile_of,
+    tile_scores_of,
+)
+from pvtree.kernels.growing.split import constrain_scores
 from pvtree.kernels.jit import njit
 
-# Boundaries of 16 lanes that are looked at together: sums and scores of these stay in the first-level cache. A group of
-# bins that ballots may look into must not have more.
-CHUNK = np.int64(64)
+# For packed words of one plane, which gradient trees have in all nodes but the largest. The boundaries and their scores
+# are those of split.best_numeric_split, to the last bit; which boundary is the best is found there.
+
 _COUNT_MASK = (1 << COUNT_BITS) - 1
 
 
 @njit
 def collect_groups(bins, every, is_heavy_from, sum_so_far, own):
-    """Sums up to the last bin of each group, own[i * BLOCK]; their number, or -1 if a group is heavy.
+    """own[i * BLOCK] = the sum up to the last bin of group i; returns the number of groups, or -1 if one is heavy.
 
-    A loop without branches, for most features of most nodes: several times as fast as one that looks into groups.
+    The usual case. Without branches, it is several times as fast as a loop that looks into groups.
     """
     n_full = len(bins) // every
     is_heavy = False
-    if every == 4:  # spelt out: features with more than 192 bins
+    if every == 4:  # spelt out for features with more than 192 bins
         for i in range(n_full):
             group = (bins[4 * i] + bins[4 * i + 1]) + (bins[4 * i + 2] + bins[4 * i + 3])
             is_heavy |= (group & _COUNT_MASK) >= is_heavy_from
@@ -55,22 +65,22 @@ def collect_groups(bins, every, is_heavy_from, sum_so_far, own):
 
 @njit
 def collect_lane(bins, every, is_heavy_from, b, sum_so_far, own):
-    """Sums of bins up to the next boundaries, from bin ``b`` on: own[i * BLOCK] is the i-th, of at most CHUNK.
+    """own[i * BLOCK] = the sum of bins up to the i-th boundary from bin ``b`` on, of at most TILE_BOUNDARIES.
 
     Returns (the number of boundaries, the next bin, the sum before it).
     """
     if every == 1:
-        some = bins[b:][:CHUNK]
+        some = bins[b:][:TILE_BOUNDARIES]
         for i in range(len(some)):
             sum_so_far += some[i]
             own[i * BLOCK] = sum_so_far
         return np.int64(len(some)), b + len(some), sum_so_far
-    if b == 0 and len(bins) <= every * CHUNK:
+    if b == 0 and len(bins) <= every * TILE_BOUNDARIES:
         n = collect_groups(bins, every, is_heavy_from, sum_so_far, own)
         if n >= 0:
             return n, np.int64(len(bins)), own[(n - 1) * BLOCK]
     n = ZERO
-    while n + every <= CHUNK and b < len(bins):
+    while n + every <= TILE_BOUNDARIES and b < len(bins):
         end, n_rows = min(b + every, len(bins)), ZERO
         for j in range(b, end):
             n_rows += bins[j] & _COUNT_MASK
@@ -87,10 +97,10 @@ def collect_lane(bins, every, is_heavy_from, b, sum_so_far, own):
 def collect_lanes(hist, base, lane_step, n_lanes, features, n_rows, tree, total, next_bin, count, tile):
     """tile[i * BLOCK + lane] = the sum of the lane's bins up to its i-th boundary from ``next_bin`` on.
 
-    Lanes with fewer boundaries than others repeat their last. ``total`` and ``next_bin`` go on from one chunk to the
-    next. Returns (the most boundaries of a lane, whether any lane has further ones).
+    Lanes with fewer boundaries than others repeat their last one. ``total`` and ``next_bin`` carry over to the next
+    tile. Returns (the most boundaries of a lane, whether any lane has more to come).
     """
-    n_bins = int64_at(tree.n_bins, tree.n_features)
+    n_bins = n_bins_of(tree)
     most, more = ZERO, False
     for lane in range(n_lanes):
         n_own = n_bins[features[lane]]
@@ -109,13 +119,13 @@ def collect_lanes(hist, base, lane_step, n_lanes, features, n_rows, tree, total,
 
 @njit
 def constrain_lanes(sums, tree, tile, scratch, scores):
-    """Of the tile's scores, what monotone constraints leave: lane by lane, as of a single feature.
+    """Apply monotone constraints to the tile's scores, lane by lane.
 
-    The same function as there, because a second one for whole tiles would take seconds to compile.
+    By the function for single features, because a second one for whole tiles would take seconds to compile.
     """
-    sign = float64_at(scratch.lane_sign, BLOCK)
-    hess_left, grad_left = float64_at(scratch.hess_left, N_BINS), float64_at(scratch.grad_left, N_BINS)
-    own = float64_at(scratch.scores, N_BINS)
+    sign = lane_sign_of(scratch)
+    hess_left, grad_left = hess_left_of(scratch), grad_left_of(scratch)
+    own = scores_of(scratch)
     h_shift, h_mask, g_shift = gradient_bits(tree)
     g_total, h_total = np.float64(sums[tree.n_fields - 1]), np.float64(sums[tree.hess_field])
     penalty, alpha = tree.reg_lambda / tree.hess_scale, tree.reg_alpha / tree.grad_scale
@@ -135,7 +145,7 @@ def constrain_lanes(sums, tree, tile, scratch, scores):
 
 @njit
 def score_lanes(sums, n_rows, tree, tile, scratch, scores, best):
-    """best[lane] = the largest GL^2/(HL+lambda) + GR^2/(HR+lambda) of the tile's boundaries that is larger yet."""
+    """Raise best[lane] to the largest GL^2/(HL+lambda) + GR^2/(HR+lambda) of the tile's boundaries."""
     h_shift, h_mask, g_shift = gradient_bits(tree)
     g_total, h_total = np.float64(sums[tree.n_fields - 1]), np.float64(sums[tree.hess_field])
     penalty, alpha = tree.reg_lambda / tree.hess_scale, tree.reg_alpha / tree.grad_scale
@@ -165,19 +175,19 @@ def score_lanes(sums, n_rows, tree, tile, scratch, scores, best):
 def best_of_lanes(hist, base, lane_step, features, n_lanes, sums, tree, scratch):
     """The best score of each of the features, one a lane, with missing values tried on both sides.
 
-    Bin b of lane l is hist[base + l * lane_step + b]. A lane without a boundary has -inf; those of features that are
-    not to be looked at may hold anything.
+    Bin b of lane l is hist[base + l * lane_step + b]. A lane without a boundary has -inf. Lanes of features that the
+    node may not use may hold anything.
     """
-    best = float64_at(scratch.lane_best, BLOCK)
+    best = lane_best_of(scratch)
     best[:] = -math.inf
     n_rows = sums[0]
     if n_rows < 2 * tree.min_count:  # one of several workers may have that few rows of a node
         return best
-    total, next_bin = int64_at(scratch.lane_total, BLOCK), int64_at(scratch.lane_bin, BLOCK)
-    count = int64_at(scratch.lane_count, BLOCK)
-    tile, scores = int64_at(scratch.tile, CHUNK * BLOCK), float64_at(scratch.tile_scores, CHUNK * BLOCK)
-    for lane in range(n_lanes, BLOCK):  # no features: words without rows
-        for i in range(CHUNK):
+    total, next_bin = lane_total_of(scratch), lane_bin_of(scratch)
+    count = lane_count_of(scratch)
+    tile, scores = tile_of(scratch), tile_scores_of(scratch)
+    for lane in range(n_lanes, BLOCK):  # lanes without a feature get words without rows
+        for i in range(TILE_BOUNDARIES):
             tile[i * BLOCK + lane] = 0
     any_missing = False
     for lane in range(n_lanes):

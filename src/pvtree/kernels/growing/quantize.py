@@ -13,7 +13,7 @@ from pvtree.kernels.jit import njit
 
 @njit
 def largest_magnitude(values, row_ids):
-    """max |value| of the given rows (none given: of all), whatever their order; 0 for none."""
+    """max |value| over the given rows, or all if none are given, in any order; 0 without rows."""
     if len(row_ids) > 0:
         most = 0.0
         for i in range(len(row_ids)):
@@ -36,8 +36,8 @@ def pack_gradients(
     """rows[i], words[i] = the i-th row in the tree and its packed (count, hessian, gradient).
 
     Rounding is stochastic, up with the probability of the remainder, so that sums are unbiased; or to the nearest,
-    so that equal labels stay equal. ``shift`` holds the hessian's place, -1 where it is the count itself, and the
-    gradient's. A row in the sample several times adds its rounded values as often.
+    so that equal labels stay equal. ``shift`` is (of the hessian, -1 if it is the count itself; of the gradient). A
+    row that is in the sample several times adds its rounded values as often.
     """
     hess_shift, grad_shift = shift[0], shift[1]
     for i in range(start, stop):
@@ -58,7 +58,7 @@ def pack_gradients(
 def pack_classes(
     start, stop, row_ids, label, weight, copies, inverse_scale, plane, shift, key, first_row, rows, words, planes
 ):
-    """As ``pack_gradients`` for class counts: each row adds its weight to the field of its class."""
+    """As ``pack_gradients``, for class counts: each row has its weight in the field of its class."""
     for i in range(start, stop):
         row = np.int64(row_ids[i]) if len(row_ids) > 0 else i
         value = np.int64(copies[row]) if len(copies) > 0 else ONE

@@ -1,4 +1,4 @@
-"""Rows to children: a stable partition of row ids by one feature's bin, and walking finished trees on bins."""
+"""Rows to children: a stable partition of rows by one feature's bin, and walks down finished trees by bins."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import math
 import numpy as np
 
 from pvtree.kernels.constants import BLOCK, MISSING_BIN, N_BINS, ONE, ZERO
-from pvtree.kernels.intrinsics import int64_at, prefetch, uint8_at, uint32_at
+from pvtree.kernels.growing.records import bins_of, chunk_left_of, goes_left_of, planes_of, rows_of, side_of, words_of
+from pvtree.kernels.intrinsics import prefetch
 from pvtree.kernels.jit import njit
 
 CHUNK = 16384  # rows of a node that one thread takes at a time
 _AHEAD = 32
-_NEAR = 4  # rows between two of a node's, on average, below which they lie close together
+_NEAR = 4  # rows that lie closer together than this, on average, are near each other
 
 
 @njit
@@ -22,7 +23,7 @@ def in_set(left_set, bin_idx):
 
 @njit
 def fill_sides(is_categorical, split_bin, default_left, left_set, goes_left):
-    """Turn a split into a table over bins, so that every kind of split costs one look-up a row."""
+    """Turn a split into a table over bins, so that every kind of split costs one look-up per row."""
     for b in range(N_BINS):
         if is_categorical:
             goes_left[b] = in_set(left_set, b)
@@ -38,7 +39,7 @@ def mark_sides(block_bins, lane, rows, start, stop, goes_left, side):
     last = len(rows) - 1
     n_left = 0
     if start < stop and np.int64(rows[stop - 1]) - np.int64(rows[start]) < _NEAR * (stop - start):
-        # Rows that lie close together are fetched ahead by the processor itself.
+        # The processor itself fetches rows ahead that lie close together.
         lane_bins = block_bins[lane:]
         for i in range(start, stop):
             left = goes_left[lane_bins[np.intp(rows[i]) * BLOCK]]
@@ -55,13 +56,13 @@ def mark_sides(block_bins, lane, rows, start, stop, goes_left, side):
 
 @njit
 def scatter(source, target, rows, words, planes, start, stop, side, left_at, right_at):
-    """Move rows[start:stop] and what belongs to them to their child's place, keeping their order.
+    """Move rows[start:stop], their words and planes to their child's places, keeping their order.
 
     source = [a b c d e f]  side = [1 0 1 1 0 0]  ->  target = [a c d | b e f]
     """
     own_rows, own_words, own_side = rows[source, start:stop], words[source, start:stop], side[start:stop]
     to_rows, to_words = rows[target], words[target]
-    # Unsigned: an index that may be negative costs as much as all the rest.
+    # Unsigned: checking for negative indices would cost as much as all the rest.
     next_left, next_right = np.uint64(left_at), np.uint64(right_at)
     for i in range(len(own_rows)):
         left = np.uint64(own_side[i])
@@ -88,12 +89,12 @@ def chunk_bounds(chunk, tree):
 
 @njit
 def mark_chunk(chunk, tree):
-    """First pass of a partition: which rows of the chunk go left, and how many."""
+    """First pass of a partition: mark which rows of the chunk go left, and count them."""
     start, stop = chunk_bounds(chunk, tree)
-    int64_at(tree.chunk_left, chunk + 1)[chunk] = mark_sides(
-        uint8_at(tree.bins, (tree.n_blocks, tree.n_all_rows * BLOCK))[tree.block], tree.lane,
-        uint32_at(tree.rows, (2, tree.n_places))[tree.buffer], start, stop,
-        uint8_at(tree.goes_left, N_BINS), uint8_at(tree.side, tree.n_places),
+    chunk_left_of(tree)[chunk] = mark_sides(
+        bins_of(tree)[tree.block], tree.lane,
+        rows_of(tree)[tree.buffer], start, stop,
+        goes_left_of(tree), side_of(tree),
     )  # fmt: skip
 
 
@@ -101,17 +102,17 @@ def mark_chunk(chunk, tree):
 def scatter_chunk(chunk, tree):
     """Second pass, once chunk_left says where the chunk's first left row goes."""
     start, stop = chunk_bounds(chunk, tree)
-    if stop - start == tree.stop - tree.start:  # the only chunk, which skipped the first pass
+    if stop - start == tree.stop - tree.start:  # a single chunk skips the first pass
         mark_chunk(chunk, tree)
-        int64_at(tree.chunk_left, chunk + 1)[chunk] = start
-    left_at = int64_at(tree.chunk_left, chunk + 1)[chunk]
+        chunk_left_of(tree)[chunk] = start
+    left_at = chunk_left_of(tree)[chunk]
     # Before this chunk are start - tree.start rows; those of them that did not go left went right.
     right_at = tree.start + tree.n_left + (start - left_at)
     scatter(
-        tree.buffer, 1 - tree.buffer, uint32_at(tree.rows, (2, tree.n_places)),
-        int64_at(tree.words, (2, tree.n_places)),
-        uint8_at(tree.planes, (2, tree.n_places if tree.n_planes > 1 else 0)),
-        start, stop, uint8_at(tree.side, tree.n_places), left_at, right_at,
+        tree.buffer, 1 - tree.buffer, rows_of(tree),
+        words_of(tree),
+        planes_of(tree),
+        start, stop, side_of(tree), left_at, right_at,
     )  # fmt: skip
 
 
@@ -147,7 +148,7 @@ def sum_by_run(start, stop, rows, run_stop, run_buffer, copies, grad, hess, inve
 
 @njit
 def sum_upwards(left_child, sums):
-    """Inner nodes get the sums of their children, which come after them."""
+    """Give inner nodes the sums of their children, which come after them."""
     for node in range(len(left_child) - 1, -1, -1):
         left = left_child[node]
         if left > 0:

@@ -1,4 +1,4 @@
-"""FindBestSplit on histograms (the paper's Algorithm 2): walk a feature's bins, keep the best boundary."""
+"""FindBestSplit on histograms (the paper's Algorithm 2): score the boundaries of a feature, keep the best."""
 
 from __future__ import annotations
 
@@ -8,13 +8,24 @@ import numpy as np
 
 from pvtree.kernels.constants import COUNT_BITS, ENTROPY, N_BINS, NONE, ONE, ZERO
 from pvtree.kernels.elementary import log
+from pvtree.kernels.growing.collect import collect_fields, collect_packed, collect_sums, decode_feature
 from pvtree.kernels.growing.constraints import constrained_class_score, constrained_score
-from pvtree.kernels.growing.histogram import unpack_add
-from pvtree.kernels.intrinsics import float64_at, int64_at, uint64_at
+from pvtree.kernels.growing.records import (
+    TABLE_SIZE,
+    boundary_of,
+    found_set_of,
+    found_sums_of,
+    grad_left_of,
+    hess_left_of,
+    left_of,
+    natural_order_of,
+    order_of,
+    scores_of,
+    table_of,
+)
 from pvtree.kernels.jit import njit
 
-TABLE_SIZE = 8193  # x log x of counts up to MAX_CAPACITY is looked up
-# Gains below this share of the largest term they are the difference of are rounding noise, not a split.
+# A gain is a difference. Below this share of its largest term it is rounding noise, not a split.
 NOISE = 1e-14
 _TINY = 1e-300
 _COUNT_MASK = (1 << COUNT_BITS) - 1
@@ -46,10 +57,10 @@ def count_rows(sums, n_planes):
 def node_score(sums, tree):
     """The node's own term in the gain, G^2 / (H + lambda) or sum x log x - n log n: what a split must improve on.
 
-    Second-order scores are computed in steps of the quantized gradients and hessians; ``score_unit`` makes them real.
+    Second-order scores are in steps of the quantized gradients and hessians; times ``score_unit`` they are real.
     """
     if tree.criterion == ENTROPY:
-        table = float64_at(tree.table, TABLE_SIZE)
+        table = table_of(tree)
         total, score = ZERO, 0.0
         for j in range(tree.n_planes, tree.n_fields):
             total += sums[j]
@@ -64,126 +75,9 @@ def score_unit(tree):
     return 1.0 if tree.criterion == ENTROPY else tree.grad_scale * tree.grad_scale / tree.hess_scale
 
 
-# The next three functions walk a feature's bins and collect what lies left of each boundary that leaves both sides
-# enough rows. A boundary after an empty bin splits the rows as the one before it, so the first of such a run stands
-# for all. Entries are written before it is known whether they count; the next one overwrites those that do not.
-
-
-@njit
-def boundary_step(n_bins, tree):
-    """After every how many bins a boundary of an ordered feature is looked at, where the criterion is of gradients.
-
-    Inside such a group of bins that has many of the node's rows, all boundaries are: see ``heavy_from``.
-    """
-    return max(1, -(-n_bins // tree.most_boundaries))
-
-
-@njit
-def heavy_from(n_rows):
-    """The rows of a group of bins from which on it matters where in the group a boundary lies: over 1/8 of all.
-
-    Far above what chance gives to one of 64 groups, also in small nodes: then few features have such a group.
-    """
-    return n_rows // 8 + 1
-
-
-@njit
-def gradient_bits(tree):
-    """Where a packed word has its hessian (shift, mask) and its gradient (shift)."""
-    hess_at = tree.hess_field - 1  # -1: the count, in the lowest bits
-    shift, mask = int64_at(tree.shift, tree.n_values), int64_at(tree.mask, tree.n_values)
-    h_shift, h_mask = (shift[hess_at], mask[hess_at]) if hess_at >= 0 else (ZERO, np.int64(_COUNT_MASK))
-    return h_shift, h_mask, shift[tree.n_values - 1]
-
-
-@njit
-def collect_packed(packed, base, n_bins, start_word, n_rows, tree, scratch):
-    """From packed words of one plane; returns the number of boundaries."""
-    words = int64_at(scratch.words, N_BINS)
-    boundary = int64_at(scratch.boundary, N_BINS)
-    if n_rows < 2 * tree.min_count:  # one of several workers may have that few rows of a node
-        return ZERO
-    least, span = tree.min_count, np.uint64(n_rows - 2 * tree.min_count)
-    n = ZERO
-    total = start_word
-    bins = packed[base + 1 :][:n_bins]
-    for b in range(n_bins):
-        word = bins[b]
-        total += word
-        words[n] = total
-        boundary[n] = b + 1
-        # Unsigned, a count below ``least`` is a huge number: one comparison checks both ends.
-        n += (word != 0) & (np.uint64((total & _COUNT_MASK) - least) <= span)
-    h_shift, h_mask, g_shift = gradient_bits(tree)
-    hess_left, grad_left = float64_at(scratch.hess_left, N_BINS), float64_at(scratch.grad_left, N_BINS)
-    for i in range(n):
-        hess_left[i] = (words[i] >> h_shift) & h_mask
-        grad_left[i] = words[i] >> g_shift
-    return n
-
-
-@njit
-def collect_sums(sums, base, step, n_bins, with_missing, n_rows, tree, scratch):
-    """From one int64 per field of (count, hessian, gradient) or (count, gradient)."""
-    boundary = int64_at(scratch.boundary, N_BINS)
-    hess_left, grad_left = float64_at(scratch.hess_left, N_BINS), float64_at(scratch.grad_left, N_BINS)
-    counts = sums[base:][: n_bins + 1]
-    hessians = sums[base + tree.hess_field * step :][: n_bins + 1]
-    grads = sums[base + (tree.n_fields - 1) * step :][: n_bins + 1]
-    least, most = tree.min_count, n_rows - tree.min_count
-    count, h, g = ZERO, ZERO, ZERO
-    if with_missing:
-        count, h, g = counts[0], hessians[0], grads[0]
-    every = boundary_step(n_bins, tree)
-    is_heavy, n = False, 0
-    for b in range(1, n_bins + 1):
-        count += counts[b]
-        h += hessians[b]
-        g += grads[b]
-        boundary[n] = b
-        hess_left[n] = h
-        grad_left[n] = g
-        if every > 1 and (b - 1) % every == 0:
-            is_heavy = counts[b:][:every].sum() >= heavy_from(n_rows)
-        is_new = counts[b] != 0 if every == 1 else is_heavy or b % every == 0 or b == n_bins
-        n += is_new & (count >= least) & (count <= most)
-    return n
-
-
-@njit
-def collect_fields(fields, base, step, order, n_order, with_missing, n_rows, tree, scratch):
-    """From one int64 per field of any number, walking the bins in ``order``; boundaries are places in it."""
-    boundary = int64_at(scratch.boundary, N_BINS)
-    counts = int64_at(scratch.words, N_BINS)
-    place = int64_at(scratch.place, N_BINS)
-    left = int64_at(scratch.left, (tree.n_fields, N_BINS))
-    for i in range(n_order):
-        counts[i] = fields[base + order[i]]
-    for j in range(1, tree.n_planes):
-        for i in range(n_order):
-            counts[i] += fields[base + j * step + order[i]]
-    total = 0
-    for j in range(tree.n_planes):
-        total += fields[base + j * step] if with_missing else 0
-    n = 0
-    for i in range(n_order):
-        total += counts[i]
-        boundary[n] = i
-        place[i] = n
-        n += (counts[i] != 0) & (total >= tree.min_count) & (total <= n_rows - tree.min_count)
-    for j in range(tree.n_fields):
-        values = left[j]
-        sums = fields[base + j * step :]
-        running = sums[0] if with_missing else 0
-        for i in range(n_order):
-            running += sums[order[i]]
-            values[place[i]] = running
-    return n
-
-
 @njit
 def first_maximum(scores, n):
-    """Index of the first of the largest scores, -1 if all are -inf; four maxima at a time hide the latency."""
+    """Index of the first largest score, -1 if all are -inf; four maxima at a time hide the latency."""
     a = b = c = d = -math.inf
     n_fours = n // 4 * 4
     for i in range(0, n_fours, 4):
@@ -207,8 +101,8 @@ def best_gradient_boundary(n, sums, extra_lambda, tree, scratch):
 
     Over a common denominator, because a division costs more than all the rest.
     """
-    hess_left, grad_left = float64_at(scratch.hess_left, N_BINS)[:n], float64_at(scratch.grad_left, N_BINS)[:n]
-    scores = float64_at(scratch.scores, N_BINS)[:n]
+    hess_left, grad_left = hess_left_of(scratch)[:n], grad_left_of(scratch)[:n]
+    scores = scores_of(scratch)[:n]
     g_total, h_total = np.float64(sums[tree.n_fields - 1]), np.float64(sums[tree.hess_field])
     penalty = (tree.reg_lambda + extra_lambda) / tree.hess_scale
     least = tree.min_hess / tree.hess_scale
@@ -240,8 +134,8 @@ def constrain_scores(n, hess_left, grad_left, g_total, h_total, penalty, alpha, 
 @njit
 def best_entropy_boundary(n, sums, tree, scratch):
     """Index of the first boundary with the highest information gain, and sum x log x - n log n of both sides."""
-    left = int64_at(scratch.left, (tree.n_fields, N_BINS))
-    table = float64_at(tree.table, TABLE_SIZE)
+    left = left_of(scratch)
+    table = table_of(tree)
     best, best_score = -1, -math.inf
     for i in range(n):
         n_left, n_right, score = ZERO, ZERO, 0.0
@@ -269,8 +163,8 @@ def best_of_fields(n, sums, extra_lambda, tree, scratch):
     """The best boundary after ``collect_fields``."""
     if tree.criterion == ENTROPY:
         return best_entropy_boundary(n, sums, tree, scratch)
-    left = int64_at(scratch.left, (tree.n_fields, N_BINS))
-    hess_left, grad_left = float64_at(scratch.hess_left, N_BINS), float64_at(scratch.grad_left, N_BINS)
+    left = left_of(scratch)
+    hess_left, grad_left = hess_left_of(scratch), grad_left_of(scratch)
     for i in range(n):
         hess_left[i] = left[tree.hess_field, i]
         grad_left[i] = left[tree.n_fields - 1, i]
@@ -279,7 +173,7 @@ def best_of_fields(n, sums, extra_lambda, tree, scratch):
 
 @njit
 def insert(key, b, n, keys, order):
-    """Put bin b among the n that are there, by rising keys; equal ones stay in the order of their bins."""
+    """Insert bin b into n bins sorted by rising keys; bins with equal keys stay in order."""
     i = n
     while i > 0 and keys[i - 1] > key:
         keys[i], order[i] = keys[i - 1], order[i - 1]
@@ -289,10 +183,10 @@ def insert(key, b, n, keys, order):
 
 @njit
 def order_categories(fields, n_bins, sums, tree, scratch):
-    """Categories with rows here (the missing bin is one of them), by gradient statistics or class share."""
-    order = int64_at(scratch.order, N_BINS)
-    keys = float64_at(scratch.scores, N_BINS)
-    major = tree.n_planes  # the class with most rows here
+    """Order the categories that have rows here, the missing bin included, by gradient statistics or class share."""
+    order = order_of(scratch)
+    keys = scores_of(scratch)
+    major = tree.n_planes  # the class with the largest sum here
     for j in range(tree.n_planes, tree.n_fields):
         if sums[j] > sums[major]:
             major = j
@@ -316,24 +210,10 @@ def order_categories(fields, n_bins, sums, tree, scratch):
 
 
 @njit
-def decode_feature(hist, base, step, is_wide, n_bins, tree, scratch):
-    """The feature's bins as one int64 per field, in scratch."""
-    fields = int64_at(scratch.fields, tree.n_fields * N_BINS)
-    fields[:] = 0
-    if is_wide:
-        for j in range(tree.n_fields):
-            for b in range(n_bins + 1):
-                fields[j * N_BINS + b] = hist[base + j * step + b]
-    else:
-        unpack_add(hist, base, step, n_bins + 1, tree, fields, ZERO, N_BINS, ONE)
-    return fields
-
-
-@njit
 def best_numeric_split(hist, base, step, is_wide, n_bins, sums, n_rows, tree, scratch):
-    """Best threshold of an ordered feature, with missing values tried on both sides where there are any."""
-    boundary = int64_at(scratch.boundary, N_BINS)
-    natural_order = int64_at(scratch.natural_order, N_BINS)
+    """The best threshold of an ordered feature; missing values, if there are any, are tried on both sides."""
+    boundary = boundary_of(scratch)
+    natural_order = natural_order_of(scratch)
     gradients = tree.criterion != ENTROPY
     if not gradients:
         hist = decode_feature(hist, base, step, is_wide, n_bins, tree, scratch)
@@ -362,10 +242,10 @@ def best_numeric_split(hist, base, step, is_wide, n_bins, sums, n_rows, tree, sc
 
 @njit
 def best_categorical_split(hist, base, step, is_wide, n_bins, sums, n_rows, tree, scratch):
-    """Best prefix of the categories in the order of their statistics; its bins are the set that goes left."""
-    boundary = int64_at(scratch.boundary, N_BINS)
-    order = int64_at(scratch.order, N_BINS)
-    found_set = uint64_at(scratch.found_set, 4)
+    """The best prefix of the categories in the order of their statistics; its bins are the set that goes left."""
+    boundary = boundary_of(scratch)
+    order = order_of(scratch)
+    found_set = found_set_of(scratch)
     fields = decode_feature(hist, base, step, is_wide, n_bins, tree, scratch)
     n_order = order_categories(fields, n_bins, sums, tree, scratch)
     n = collect_fields(fields, ZERO, N_BINS, order, n_order, ZERO, n_rows, tree, scratch)
@@ -376,7 +256,7 @@ def best_categorical_split(hist, base, step, is_wide, n_bins, sums, n_rows, tree
     for place in range(boundary[i] + 1):
         for plane in range(tree.n_planes):
             n_left += fields[plane * N_BINS + order[place]]
-    # Categories without rows here, and those first met at prediction, follow the larger child.
+    # Categories without rows here, and those that only prediction meets, follow the larger child.
     found_set[:] = np.uint64(0xFFFFFFFFFFFFFFFF) if 2 * n_left >= n_rows else np.uint64(0)
     for place in range(n_order):
         b = order[place]
@@ -392,7 +272,7 @@ def best_categorical_split(hist, base, step, is_wide, n_bins, sums, n_rows, tree
 
 @njit
 def best_split_of_feature(hist, base, step, is_wide, n_bins, is_categorical, sums, own_score, tree, scratch):
-    """Gain of the feature's best split, -inf if it has none; the split itself is left in ``scratch``.
+    """The gain of the feature's best split, -inf if it has none; the split itself is left in ``scratch``.
 
     Field or plane j of bin b is hist[base + j * step + b]: one int64 per field if ``is_wide``, else packed words.
     """
@@ -406,11 +286,11 @@ def best_split_of_feature(hist, base, step, is_wide, n_bins, is_categorical, sum
 
 @njit
 def gain_of_score(score, own_score, n_rows, tree):
-    """What the best score of a feature gains over that of the node itself, -inf if that is nothing."""
+    """The gain of a feature's best score over the node's own, -inf if that is no gain."""
     gain = score - own_score
     largest_term = own_score
     if tree.criterion == ENTROPY:
-        largest_term = x_log_x(n_rows, float64_at(tree.table, TABLE_SIZE))
+        largest_term = x_log_x(n_rows, table_of(tree))
     if not gain > NOISE * largest_term:
         return -math.inf
     gain *= score_unit(tree)
@@ -422,9 +302,9 @@ def gain_of_score(score, own_score, n_rows, tree):
 
 @njit
 def complete_split(hist, base, step, is_wide, n_bins, is_categorical, sums, tree, scratch):
-    """Left-hand sums of the split in ``scratch``, and where missing values go that were not met in training."""
-    found_sums = int64_at(scratch.found_sums, tree.n_fields)
-    found_set = uint64_at(scratch.found_set, 4)
+    """Complete the split in ``scratch``: its left-hand sums, and the side of missing values if there were none."""
+    found_sums = found_sums_of(scratch)
+    found_set = found_set_of(scratch)
     fields = decode_feature(hist, base, step, is_wide, n_bins, tree, scratch)
     for j in range(tree.n_fields):
         found_sums[j] = 0
@@ -434,6 +314,6 @@ def complete_split(hist, base, step, is_wide, n_bins, is_categorical, sums, tree
             else:
                 left = b <= scratch.split_bin and (b > 0 or scratch.default_left == 1)
             found_sums[j] += fields[j * N_BINS + b] if left else ZERO
-    if scratch.default_left < 0:  # they follow the larger child
+    if scratch.default_left < 0:  # unmet missing values follow the larger child
         larger_is_left = 2 * count_rows(found_sums, tree.n_planes) >= count_rows(sums, tree.n_planes)
         scratch.default_left = np.int64(larger_is_left)

@@ -1,8 +1,4 @@
-"""Threads inside one kernel share numbered items of work by a ticket; no thread waits for one that is late.
-
-The leader publishes a phase of n items; whoever is there takes the next number. A helper that comes late, or never,
-costs nothing: the leader takes all items itself, so no schedule of threads can bring a deadlock.
-"""
+"""Threads inside one kernel share numbered items of work by a ticket; no thread waits for one that is late."""
 
 from __future__ import annotations
 
@@ -11,10 +7,13 @@ import numpy as np
 from pvtree.kernels.intrinsics import atomic_add, atomic_load, atomic_store, yield_processor
 from pvtree.kernels.jit import njit
 
-# Words of the ``sync`` array, a cache line apart so that waiting on one does not slow the others.
+# The leader publishes a phase of n items, and every thread that is there takes the next number. A helper that comes
+# late, or never, does no harm: the leader takes all items itself, so no schedule of threads leads to a deadlock.
+
+# Words of the ``sync`` array, a cache line apart so that waiting for one does not slow the others.
 TICKET, DONE, QUIT, KIND, COME, GONE = 0, 16, 32, 48, 64, 80
 SYNC_SIZE = 96
-_SPINS = 2000  # about a microsecond of looking before the processor is offered to others
+_SPINS = 2000  # about a microsecond of polling before the processor is offered to others
 
 
 @njit
@@ -49,7 +48,7 @@ def all_done(sync):
 
 @njit
 def let_helpers_go(sync):
-    """End the work and wait until all helpers that came have gone; one that comes later will find nothing to do."""
+    """End the work and wait until all helpers that came have gone; one that comes later finds nothing to do."""
     atomic_store(sync, QUIT, 1)
     while atomic_load(sync, GONE) < atomic_load(sync, COME):
         yield_processor()
@@ -80,7 +79,7 @@ def may_go(sync):
 
 @njit
 def wait_a_moment(n_waits):
-    """Look again at once for about a microsecond, then offer the processor to others each time."""
+    """Return at once for about a microsecond, then offer the processor to others each time."""
     if n_waits > _SPINS:
         yield_processor()
     return n_waits + 1

@@ -15,7 +15,7 @@ ROUNDER_BITS = np.int64(0x4338000000000000)
 
 @njit
 def largest_magnitude_bits(values):
-    """Bits of max |v|: magnitudes compare like their bits, which vectorises, and NaN comes out above inf."""
+    """The bits of max |v|. Magnitudes compare like their bits, which vectorises, and NaN is above inf."""
     largest = np.int64(0)
     for i in range(values.size):
         largest = max(largest, float_bits(values[i]) & MAGNITUDE_MASK)
@@ -24,7 +24,7 @@ def largest_magnitude_bits(values):
 
 @njit
 def sum_limbs(values, scale, low_scale):
-    """Exact integer sums (high, low) of parts with v * scale = high + low / low_scale, to half a unit."""
+    """Exact integer sums (high, low) of the parts of v * scale = high + low / low_scale, to half a unit."""
     high = np.int64(0)
     low = np.int64(0)
     for i in range(values.size):

@@ -1,5 +1,5 @@
 """First and second derivatives of the row-wise losses, on blocks of rows; several outputs are (K, n_rows).
-Inner loops run from 0 over slices: an index that may be negative for all LLVM knows makes it gather."""
+Inner loops run from 0 over slices: where LLVM cannot rule out a negative index, it gathers instead of loading."""
 
 from __future__ import annotations
 

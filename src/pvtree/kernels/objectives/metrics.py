@@ -1,4 +1,4 @@
-"""Losses row by row, which metrics.py sums exactly, and the count of ordered pairs behind AUC."""
+"""Losses row by row, which metrics.py sums exactly, and the weight of ordered pairs, for AUC."""
 
 from __future__ import annotations
 

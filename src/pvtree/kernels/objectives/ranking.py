@@ -29,7 +29,7 @@ def longest_query(start, stop, bounds):
 
 @njit
 def comes_first(key, document, other_key, other_document):
-    """Descending scores, equal ones by row: a total order, so the outcome does not depend on the start."""
+    """Whether a document precedes another: by descending score, then by row."""
     return key > other_key or (key == other_key and document < other_document)
 
 
@@ -65,7 +65,7 @@ def sort_documents(start, stop, bounds, score, order):  # IN OUT: order
 
 @njit
 def merge_runs(left, middle, right, key, docs, merged_key, merged):
-    """Merge [left, middle) and [middle, right) in place; ``merged*`` hold the left run meanwhile."""
+    """Merge [left, middle) and [middle, right) in place; meanwhile ``merged*`` hold the left run."""
     if not comes_first(key[middle], docs[middle], key[middle - 1], docs[middle - 1]):
         return
     n_left = middle - left

@@ -1,5 +1,5 @@
-"""What prediction says to LLVM directly: cells read and written by address, and the one loop over splits
-whose vectors must stay in registers (left to numba and the auto-vectoriser it takes 1.5 times as long)."""
+"""What prediction tells LLVM directly: cells read and written by address, and the one loop over splits whose vectors
+must stay in registers (written in numba and left to the auto-vectoriser, it takes 1.5 times as long)."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def _load(kind: ir.Type) -> Any:
     return intrinsic(typed)
 
 
-# Rows are read by address so that one compiled kernel serves float32 and float64, every memory order and
-# read-only input; as array types these would be eight kernels to compile.
+# Rows are read by address, so that one kernel serves float32 and float64, every memory order and read-only input. As
+# array types these would be eight kernels to compile.
 load_float64 = _load(_FLOAT64)
 load_float32 = _load(ir.FloatType())
 

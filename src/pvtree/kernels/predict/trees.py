@@ -1,9 +1,7 @@
-"""Trees on raw rows. The top of a tree is answered for a block of rows by striking exits out of bit sets
-(one comparison per split, no branches, vectorised over rows); what lies below its 64 exits is walked."""
+"""Trees on raw rows. The top of a tree is evaluated for a block of rows by striking exits out of bit sets: one
+comparison per split, no branches, vectorised over rows. What lies below its 64 exits is walked."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
@@ -22,14 +20,16 @@ N_EXITS = 64  # bits of a row's set of live exits
 N_SPLITS = N_EXITS - 1
 ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
-# Columns of node_link, 16 bytes a node: what a walk needs beside the threshold is one load away.
+# Columns of node_link, 16 bytes per node: one load brings all that a walk needs beside the threshold.
 SLOT, LEFT, NAN_RIGHT, CAT_SET = 0, 1, 2, 3
 
 
 @njit
 def new_block(n_slots, block_rows):
-    """float64 (n_slots, block_rows + 8) at a cache line's start, else each vector would straddle two lines;
-    + 8 because slots a power of two apart would share cache sets."""
+    """float64 (n_slots, block_rows + 8), aligned to a cache line: else each vector would straddle two.
+
+    + 8 because slots a power of two apart would share cache sets.
+    """
     n = n_slots * (block_rows + 8)
     cells = np.empty(n + 8)
     skip = (-cells.ctypes.data) % 64 // 8
@@ -41,8 +41,8 @@ def load_block(start, rows, source, columns, block):
     """block[slot, row] = X[start + row, columns[slot]], the only copy of X that prediction makes."""
     address, row_stride, column_stride, item_size = source[0], source[1], source[2], source[3]
     slot_stride = block.strides[0]
-    # 16 rows at a time keep their cache lines in L1 while all columns are picked from them; where
-    # rows are neighbours in memory (Fortran order) a column is best read in one go.
+    # The cache lines of 16 rows stay in L1 while all columns are picked from them. Where rows are neighbours in
+    # memory (Fortran order), a column is best read in one go.
     tile = rows if abs(row_stride) <= item_size else 16
     for first in range(0, rows, tile):
         n = min(tile, rows - first)
@@ -61,7 +61,7 @@ def load_block(start, rows, source, columns, block):
 
 @njit
 def outside(x, cat_sets, cat_set):
-    """1 where bin x is not in the set. NaN and codes outside 0..255 count as bin 0, the missing or unseen."""
+    """1 if bin x is not in the set. NaN and codes outside 0..255 count as bin 0, missing or unseen."""
     code = np.int64(x) if x >= 0.0 and x < 256.0 else np.int64(0)
     return np.int64(((cat_sets[cat_set, code >> 6] >> np.uint64(code & 63)) & np.uint64(1)) ^ np.uint64(1))
 
@@ -74,8 +74,7 @@ def strike_category(live, n, block, slot, cat_sets, cat_set, keep):
 
 @njit
 def walk(rows, block, node_threshold, node_link, cat_sets, node, open_rows):
-    """Step every row that stands on an inner node down to its leaf; one level of all open rows at a time,
-    so that their loads overlap."""
+    """Move every row that stands on an inner node down to its leaf, one level at a time, so that loads overlap."""
     n_open = 0
     for row in range(rows):
         open_rows[n_open] = row
@@ -110,7 +109,7 @@ def find_leaves(
     slots = split_slot.ctypes.data + tree * N_SPLITS * 4
     thresholds = split_threshold.ctypes.data + tree * N_SPLITS * 8
     keeps = split_keep.ctypes.data + tree * N_SPLITS * 8
-    for first in range(0, rows, GROUP):  # the last group also strikes spare rows, which nobody looks at
+    for first in range(0, rows, GROUP):  # the last group also strikes spare rows, which nobody reads
         bits, corner = live.ctypes.data + first * 8, block.ctypes.data + first * 8
         strike_nan_left(bits, corner, stride, slots, thresholds, keeps, nan_left)
         strike_nan_right(
@@ -118,7 +117,7 @@ def find_leaves(
             nan_right - nan_left,
         )  # fmt: skip
     for k in range(nan_right, category):
-        # A categorical split keeps the row of its set where a numeric one has its threshold.
+        # A categorical split has the number of its set in place of a threshold.
         cat_set = np.int64(split_threshold[tree, k])
         strike_category(live, rows, block, split_slot[tree, k], cat_sets, cat_set, split_keep[tree, k])
     for row in range(rows):
@@ -133,8 +132,10 @@ def run_trees(
     split_threshold, split_keep, split_slot, split_end, exit_node,
     node_threshold, node_link, cat_sets, value, leaf_number, out, leaves,
 ):  # fmt: skip
-    """Add the trees' outputs on rows start..stop to OUT out (n_outputs, n), for each row in the trees' order;
-    with OUT leaves (n, n_trees) not empty, write the leaves' numbers there instead."""
+    """Add the trees' outputs on rows start..stop to OUT out (n_outputs, n), for each row in the order of trees.
+
+    If OUT leaves (n, n_trees) is not empty, write the numbers of the leaves there instead.
+    """
     block = new_block(columns.size, block_rows)
     live = new_block(1, block_rows).reshape(-1).view(np.uint64)
     node = np.empty(block_rows, np.uint32)  # unsigned: no test for negative indices
@@ -163,10 +164,10 @@ def run_trees(
 
 @njit
 def find_top(root, node_link, count, top, top_left, top_size, exits):
-    """Choose a tree's top: open the exit that most training rows reach until there are N_EXITS exits.
+    """Choose a tree's top: replace the exit that most training rows reach by its children until there are N_EXITS.
 
     OUT top[i] = node of the i-th split, whose left part owns exits top_left[i] .. + top_size[i];
-    OUT exits = nodes from left to right. Returns the number of splits; exits are one more.
+    OUT exits = nodes from left to right. Returns the number of splits, one less than of exits.
     """
     exits[0] = root
     n_splits = 0
@@ -198,7 +199,7 @@ def find_top(root, node_link, count, top, top_left, top_size, exits):
 def pack_tops(
     roots, node_threshold, node_link, count, split_threshold, split_keep, split_slot, split_end, exit_node
 ):  # fmt: skip
-    """Fill OUT split_* and exit_node, one row a tree, from the stacked nodes."""
+    """Fill OUT split_* and exit_node, one row per tree, from the stacked nodes."""
     top = np.empty(N_EXITS, np.int64)
     top_left = np.empty(N_EXITS, np.int64)
     top_size = np.empty(N_EXITS, np.int64)
@@ -221,19 +222,3 @@ def pack_tops(
         for i in range(n_splits + 1):
             if node_link[exit_node[tree, i], LEFT] > 0:
                 split_end[tree, 3] = 1
-
-
-def find_leaf_naive(tree: Any, row: Any) -> int:
-    """What the kernels compute, said plainly: the node number of one row's leaf. The tests' reference."""
-    node = 0
-    while tree.feature[node] >= 0:
-        x = float(row[tree.feature[node]])
-        if tree.cat_set[node] >= 0:
-            code = int(x) if 0 <= x < 256 else 0
-            goes_left = bool(int(tree.cat_sets[tree.cat_set[node]][code // 64]) >> (code % 64) & 1)
-        elif x != x:
-            goes_left = bool(tree.default_left[node])
-        else:
-            goes_left = x <= tree.threshold[node]
-        node = int(tree.left_child[node]) + (not goes_left)
-    return node

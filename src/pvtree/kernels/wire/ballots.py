@@ -1,4 +1,4 @@
-"""Local and global voting: each worker's best features, and those that most workers name."""
+"""Local and global voting: each worker names its best features, and the most often named are elected."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from pvtree.kernels.jit import njit
 
 
 @njit
-def top_k(start, stop, row_node, nodes, gains, allowed, no_vote, ballots):
+def top_k(start, stop, votes, gains, allowed, no_vote, ballots):
     """ballots[row] = the features with the largest gains, best first, ties to the lower index; then ``no_vote``.
 
-    Only features with a valid local split are named; their gain is positive, that of others -inf.
+    Rows that do not vote have blank ballots. Only features with a valid local split are named: the gain of any other
+    is -inf.
     """
     k = ballots.shape[1]
     best = np.empty(k)
     for row in range(start, stop):
         n = 0
-        if nodes[row_node[row]].is_open:
+        if votes[row]:
             for feature in range(gains.shape[1]):
                 gain = gains[row, feature] if allowed[row, feature] else -math.inf
                 if gain == -math.inf or (n == k and gain <= best[k - 1]):
@@ -38,9 +39,9 @@ def top_k(start, stop, row_node, nodes, gains, allowed, no_vote, ballots):
 
 @njit
 def elect(ballots, n_features, n_elected, no_vote, elected_start, elected, votes):
-    """TopKByMajority: for each node the features on most ballots, ties by the sum of their places, then the index.
+    """TopKByMajority: elect for each node the features on most ballots; ties go by the sum of places, then by index.
 
-    ``ballots`` is (workers, nodes, k). Elected features come in rising order, with the votes they got.
+    ``ballots`` is (workers, nodes, k). Elected features are listed in rising order, with their votes.
     """
     n_workers, n_rows, k = ballots.shape
     n_votes = np.zeros(n_features, np.int64)
@@ -60,7 +61,7 @@ def elect(ballots, n_features, n_elected, no_vote, elected_start, elected, votes
                     n_named += 1
                 n_votes[feature] += 1
                 places[feature] += at
-        # One number orders them: votes first, then fewer places behind the first, then the lower index.
+        # One number orders them: most votes first, then the lowest sum of places, then the lowest index.
         keys = np.empty(n_named, np.int64)
         for i in range(n_named):
             feature = named[i]
@@ -71,7 +72,7 @@ def elect(ballots, n_features, n_elected, no_vote, elected_start, elected, votes
             elected[total] = feature
             votes[total] = n_votes[feature]
             total += 1
-        for i in range(n_named):
+        for i in range(n_named):  # all zeros again for the next node
             n_votes[named[i]] = 0
             places[named[i]] = 0
         elected_start[row + 1] = total

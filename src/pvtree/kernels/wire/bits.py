@@ -1,9 +1,4 @@
-"""Bits on the wire: writing and reading them in bulk, and the code for a list of integers that messages are made of.
-
-A list is coded with what both sides know already: the number of rows behind each value. Its sum follows that number,
-and its noise the square root of it. So a value is the difference from ``rows * slope``, in a Rice code whose parameter
-grows by one for every four times as many rows. Slope and parameter are chosen per list.
-"""
+"""Bits on the wire: writing and reading them in bulk, and the code for the lists of integers in messages."""
 
 from __future__ import annotations
 
@@ -17,8 +12,12 @@ from numba.extending import intrinsic
 from pvtree.kernels.constants import ONE, ZERO
 from pvtree.kernels.jit import njit
 
+# Both sides know how many rows each value of a list sums over. The value is about proportional to that number, and its
+# noise to the square root of it. So a value is coded as the difference from ``rows * slope``, in a Rice code whose
+# parameter grows by one for every four times as many rows. Slope and parameter are chosen per list.
+
 _U0, _U1, _U6, _U63 = np.uint64(0), np.uint64(1), np.uint64(6), np.uint64(63)
-# This many one-bits in a row announce a value written out in full. It bounds the length of an outlier.
+# This many one-bits in a row announce a value written out in full, which bounds the length of an outlier.
 _ESCAPE = np.int64(24)
 _ESCAPED_BITS = np.int64(24 + 64)
 _MOST_RICE = np.int64(62)
@@ -27,8 +26,8 @@ _MOST_RICE = np.int64(62)
 # the prediction, with sign. FIXED: the difference from the least value in a fixed width; best for evenly spread values.
 _EXACT, _PLAIN, _AROUND, _FIXED = (np.int64(mode) for mode in range(4))
 _MODE_BITS, _RICE_BITS, _WIDTH_BITS = np.int64(2), np.int64(7), np.int64(7)
-# A slope is mantissa * 2**exponent with 12 significant bits, of which the first is always one, so every hessian of one
-# row is a slope exactly.
+# A slope is mantissa * 2**exponent with 12 significant bits, of which the first is always one. So the hessian of a
+# single row is always a slope.
 _MANTISSA_BITS, _EXPONENT_BITS = np.int64(11), np.int64(6)
 _LEAST_MANTISSA, _LEAST_EXPONENT = np.int64(2048), np.int64(-24)
 _SLOPE_BITS = np.int64(1 + 11 + 6)
@@ -36,7 +35,7 @@ _SLOPE_BITS = np.int64(1 + 11 + 6)
 # Places in a list's plan.
 _MODE, _MANTISSA, _EXPONENT, _RICE, _BASE, _WIDTH = (np.int64(place) for place in range(6))
 PLAN_SIZE = np.int64(6)
-# A list's worst case, beside 64 bits a value: mode, base with its width, width.
+# A list's worst case, beside 64 bits per value: mode, base with its width, width.
 LIST_HEADER = np.int64(2 + 7 + 64 + 7)
 
 
@@ -61,13 +60,13 @@ def bit_length(value):
     return np.int64(64) - _leading_zeros(np.uint64(value))
 
 
-# A position may be any bit of the array, so a value may straddle two words. Shifting by 64 is undefined, hence the
-# shifts in two steps.
+# A value may begin at any bit of the array and straddle two words. Shifting by 64 is undefined, hence the shifts in two
+# steps.
 
 
 @njit
 def put_bits(out, bit, value, width):
-    """Write ``value`` (below 2**width) at ``bit``; what stood behind that bit in its word and the next is lost."""
+    """Write ``value`` (below 2**width) at ``bit``; returns the next bit. Later bits of its word and the next vanish."""
     word, shift = np.uint64(bit) >> _U6, np.uint64(bit) & _U63
     bits = np.uint64(value)
     out[word] = (out[word] & ((_U1 << shift) - _U1)) | (bits << shift)
@@ -77,7 +76,7 @@ def put_bits(out, bit, value, width):
 
 @njit
 def peek(data, bit):
-    """The 64 bits at ``bit``. A broken message may point anywhere, so the place is held inside the array."""
+    """The 64 bits at ``bit``. A broken message may point anywhere, so the position is clipped to the array."""
     word = min(np.uint64(bit) >> _U6, np.uint64(len(data) - 2))
     shift = np.uint64(bit) & _U63
     return (data[word] >> shift) | ((data[word + _U1] << _U1) << (_U63 - shift))
@@ -105,9 +104,9 @@ def unzigzag(coded):
     return np.int64(coded >> _U1) ^ -np.int64(coded & _U1)
 
 
-# A Rice code is the number of times that 2**parameter fits, in unary, and the rest in ``parameter`` bits. All unary
-# parts of a list come before all rests. So the reader knows where each rest is without having read the one before,
-# and finds several unary parts in each word that it loads: twice as fast as one value after the other.
+# A Rice code is the quotient by 2**parameter in unary, and the remainder in ``parameter`` bits. All unary parts of a
+# list come before all remainders. So the reader knows where each remainder is without reading the one before, and finds
+# several unary parts in each word that it loads: twice as fast as one value after another.
 
 
 @njit
@@ -178,14 +177,14 @@ def rice_bits(coded, n, roots, rice):
 
 @njit
 def predict(rows, mantissa, exponent):
-    """``rows * slope``, in integers so that both sides agree; products may wrap around."""
+    """``rows * slope`` in integers, so that both sides agree; products may wrap around."""
     product = rows * mantissa
     return product << exponent if exponent >= 0 else product >> -exponent
 
 
 @njit
 def root_of(rows):
-    """log2(rows) to the nearest integer: by half of it grows the Rice parameter."""
+    """log2(rows) to the nearest integer; half of it is added to the Rice parameter."""
     count = np.uint64(rows)
     return np.int64(63) - _leading_zeros(count + (count >> _U1))
 
@@ -193,7 +192,7 @@ def root_of(rows):
 @njit
 def round_slope(slope):
     """(mantissa, exponent); mantissa 0 for a slope that has no code."""
-    if not 0.0 < abs(slope) < 1e15:  # sums that wrapped around give anything
+    if not 0.0 < abs(slope) < 1e15:  # sums that wrapped around may give any slope
         return ZERO, ZERO
     fraction, power = math.frexp(abs(slope))
     mantissa, exponent = np.int64(fraction * 4096.0 + 0.5), np.int64(power) - 12
@@ -206,11 +205,11 @@ def round_slope(slope):
 
 @njit
 def code_list(values, n, rows, mode, mantissa, exponent, coded):
-    """The values as numbers without sign, small ones where the prediction is good."""
+    """coded = the values as unsigned numbers, small where the prediction is good."""
     if mode == _PLAIN:
         for i in range(n):
             coded[i] = np.uint64(values[i])
-    elif exponent >= 0:  # as ``predict``; a shift to one side only lets the compiler use vector registers
+    elif exponent >= 0:  # as ``predict``; a shift in one direction vectorises
         for i in range(n):
             coded[i] = zigzag(values[i] - ((rows[i] * mantissa) << exponent))
     else:
@@ -220,11 +219,11 @@ def code_list(values, n, rows, mode, mantissa, exponent, coded):
 
 @njit
 def plan_list(values, n, rows, roots, coded, plan):
-    """Choose how n values with so many ``rows`` each are written, leave it in ``plan``, and return the bits.
+    """Choose how n values of so many ``rows`` each are written, leave that in ``plan``, and return the bits.
 
     ``roots`` is ``root_of`` the rows. ``coded`` is scratch.
     """
-    # Sums may wrap around where values are huge. Then the choice is poor, and the fixed width bounds the harm.
+    # Sums of huge values may wrap around. Then the choice is poor, but never worse than the fixed width.
     least, most, total, n_rows = values[0], values[0], ZERO, ZERO
     for i in range(n):
         least, most = min(least, values[i]), max(most, values[i])
@@ -235,7 +234,7 @@ def plan_list(values, n, rows, roots, coded, plan):
         plan[_MODE] = _EXACT
         return _MODE_BITS + ONE
     mantissa, exponent = round_slope(np.float64(total) / np.float64(n_rows))
-    # Typical sizes per row with and without a prediction decide between the two.
+    # The typical sizes with and without a prediction decide between the two.
     plain_sum, around_sum, differs = _U0, _U0, _U0
     for i in range(n):
         by = np.uint64(roots[i] >> ONE)
@@ -256,7 +255,7 @@ def plan_list(values, n, rows, roots, coded, plan):
     else:
         mantissa, exponent = ZERO, ZERO
         code_list(values, n, rows, mode, mantissa, exponent, coded)
-    # The best Rice parameter is near the typical size; its neighbours are tried until they get no better.
+    # The best Rice parameter is near the typical size; neighbours are tried until they are no better.
     rice = min(max(np.int64(2.0 * math.log2(0.69 * typical + 1e-9)), ZERO), np.int64(127))
     bits = rice_bits(coded, n, roots, rice)
     for step in (-ONE, ONE):
@@ -302,7 +301,7 @@ def get_slope(data, bit):
 
 @njit
 def put_list(values, n, rows, roots, coded, plan, out, bit):
-    """Write n values as ``plan_list`` planned it."""
+    """Write n values as ``plan_list`` planned; returns the next bit."""
     mode, mantissa, exponent, rice = plan[_MODE], plan[_MANTISSA], plan[_EXPONENT], plan[_RICE]
     bit = put_bits(out, bit, mode, _MODE_BITS)
     if mode == _FIXED:

@@ -1,10 +1,4 @@
-"""Histograms on their way to the worker that owns the feature: as few bits as hold them exactly.
-
-First the cells with rows and their counts, then each field's values in those cells (see wire_bits for how a list of
-values is coded). Items follow each other without a gap; both sides know n_planes, n_fields and n_bins of each.
-
-Relied upon: counts are never negative, and a bin without rows in any plane is 0 in all fields.
-"""
+"""Histograms on their way to the worker that owns the feature: in as few bits as hold them exactly."""
 
 from __future__ import annotations
 
@@ -24,34 +18,33 @@ from pvtree.kernels.wire.bits import (
     root_of,
 )
 
+# First come the cells with rows and their counts, then each field's values in those cells (wire_bits.py codes a list of
+# values). Items follow each other without a gap; both sides know n_planes, n_fields and n_bins of each. Counts must not
+# be negative, and a bin without rows in any plane must be 0 in all fields.
+
 # Rows of the scratch. A cell is a bin of a plane, and has the number plane * (n_bins + 1) + bin.
 _CELLS, _COUNTS, _ROOTS, _VALUES, _REST, _SOME_ROWS, _SOME_ROOTS, _CODED, _PLANS, _ONES, _ZEROS = (
     np.int64(row) for row in range(11)
 )
 _N_SCRATCH_ROWS = 11
-_GROUP_BITS = np.int64(3)  # of the number of values that share a plane, where there are several planes
+_GROUP_BITS = np.int64(3)  # for the number of values that share a plane, if there are several planes
 _MOST_GROUP = np.int64(7)
 
 
 def wire_scratch(n_planes: int) -> np.ndarray:
-    """What the kernels here need to work in; one per thread."""
+    """Working memory for the kernels here; one per thread."""
     scratch = np.zeros((_N_SCRATCH_ROWS, (n_planes + 1) * N_BINS), np.int64)
     scratch[_ONES] = 1
     return scratch
 
 
-def message_words(n_bits: int) -> np.ndarray:
-    """Room to write up to so many bits. It need not be cleared before it is used again."""
-    return np.zeros(n_bits // 64 + 2, np.uint64)
-
-
 def to_bytes(words: np.ndarray, n_bits: int) -> np.ndarray:
-    """The first ``n_bits`` as the uint8 message, rounded up to whole bytes; a view."""
+    """The first ``n_bits`` as a uint8 message, rounded up to whole bytes; a view."""
     return words.astype("<u8", copy=False).view(np.uint8)[: (n_bits + 7) // 8]
 
 
 def from_bytes(message: np.ndarray) -> np.ndarray:
-    """A message as words to read from, with a word to spare behind it."""
+    """A message as words to read from, with a spare word behind it."""
     words = np.zeros(len(message) // 8 + 2, "<u8")
     words.view(np.uint8)[: len(message)] = message
     return words.astype(np.uint64, copy=False)
@@ -59,13 +52,13 @@ def from_bytes(message: np.ndarray) -> np.ndarray:
 
 @njit
 def max_bits(n_fields, n_bins):
-    """No histogram takes more."""
+    """A histogram never takes more bits."""
     return np.int64(64) + n_fields * (LIST_HEADER + 64 * (n_bins + 1))
 
 
 @njit
 def _find_cells(fields, n_planes, n_bins, cells, counts, roots):
-    """List the cells with rows; returns how many there are."""
+    """List the cells with rows; returns their number."""
     n = ZERO
     for p in range(n_planes):
         rows = fields[p * N_BINS :][: n_bins + 1]
@@ -106,7 +99,7 @@ def _stop_of_plane(cells, start, n, limit):
 
 @njit
 def _group_of_values(fields, n_planes, n_fields, n_bins):
-    """How many values share a plane, if values are 0 wherever their plane has no rows; 0 if there is no such number."""
+    """How many values share a plane, if values are 0 where their plane has no rows; 0 if no number fits."""
     n_values = n_fields - n_planes
     if n_planes == 1:
         return n_values
@@ -144,8 +137,8 @@ def _values_are_counts(fields, n_planes, n_fields, n_bins, group):
 
 
 @njit
-def _put_cells(fields, n_planes, n_bins, n, scratch, out, bit, write):
-    """Which cells have rows, and how many: as gaps between cells, or where most have rows as all cells' counts."""
+def _put_cells(fields, n_planes, n_bins, n, scratch, out, bit):
+    """Write which cells have rows, and how many: as gaps between cells or, if most have rows, as all cells' counts."""
     n_cells = n_planes * (n_bins + 1)
     cells, counts, coded = scratch[_CELLS], scratch[_COUNTS], scratch[_CODED].view(np.uint64)
     ones, zeros, gaps, more = scratch[_ONES], scratch[_ZEROS], scratch[_VALUES], scratch[_REST]
@@ -168,12 +161,8 @@ def _put_cells(fields, n_planes, n_bins, n, scratch, out, bit, write):
                 every[p * (n_bins + 1) + b] = rows[b]
         dense = plan_list(every, n_cells, ones, zeros, coded, all_plan)
     if dense < sparse:
-        if not write:
-            return bit + ONE + dense
         bit = put_bits(out, bit, ONE, ONE)
         return put_list(scratch[_SOME_ROWS], n_cells, ones, zeros, coded, all_plan, out, bit)
-    if not write:
-        return bit + ONE + sparse
     bit = put_bits(out, bit, ZERO, ONE)
     bit = put_bits(out, bit, n, number_bits)
     bit = put_list(gaps, n, ones, zeros, coded, gap_plan, out, bit)
@@ -182,7 +171,7 @@ def _put_cells(fields, n_planes, n_bins, n, scratch, out, bit, write):
 
 @njit
 def _get_cells(data, bit, n_planes, n_bins, scratch):
-    """Read what ``_put_cells`` wrote; the cells are held inside the histogram even if the message is broken."""
+    """Read what ``_put_cells`` wrote; cells stay inside the histogram even if the message is broken."""
     n_cells = n_planes * (n_bins + 1)
     cells, counts, roots = scratch[_CELLS], scratch[_COUNTS], scratch[_ROOTS]
     ones, zeros, gaps, more = scratch[_ONES], scratch[_ZEROS], scratch[_VALUES], scratch[_REST]
@@ -210,13 +199,13 @@ def _get_cells(data, bit, n_planes, n_bins, scratch):
 
 
 @njit
-def _put_parts(values, rest, n, scratch, out, bit, write):
-    """Write parts of the ``rest`` of each cell, and take them off it. Where that is 0 nothing is left to say."""
+def _put_parts(values, rest, n, scratch, out, bit):
+    """Write parts of the ``rest`` of each cell, and subtract them from it. A rest of 0 needs no bits."""
     rows, roots, coded = scratch[_SOME_ROWS], scratch[_SOME_ROOTS], scratch[_CODED].view(np.uint64)
     n_some = ZERO
     for i in range(n):
         if rest[i] == 1:
-            bit = put_bits(out, bit, values[i], ONE) if write else bit + ONE
+            bit = put_bits(out, bit, values[i], ONE)
         elif rest[i] > 1:
             rows[n_some], roots[n_some] = rest[i], root_of(rest[i])
             rest[i] -= values[i]
@@ -226,8 +215,8 @@ def _put_parts(values, rest, n, scratch, out, bit, write):
         rest[i] -= values[i]
     if n_some == 0:
         return bit
-    bits = plan_list(values, n_some, rows, roots, coded, scratch[_PLANS])
-    return put_list(values, n_some, rows, roots, coded, scratch[_PLANS], out, bit) if write else bit + bits
+    plan_list(values, n_some, rows, roots, coded, scratch[_PLANS])
+    return put_list(values, n_some, rows, roots, coded, scratch[_PLANS], out, bit)
 
 
 @njit
@@ -258,23 +247,25 @@ def _get_parts(data, bit, rest, n, scratch, merged, at, cells, first_cell):
 
 
 @njit
-def _encode(fields, n_planes, n_fields, n_bins, out, bit, scratch, write):
+def put_histogram(fields, n_planes, n_fields, n_bins, out, bit, scratch):
+    """Write the fields (fields[j * N_BINS + b], bins 0..n_bins) at ``bit`` of ``out``; returns the next free bit.
+
+    ``out`` needs room for ``max_bits`` and a word more, and need not be cleared.
+    """
     cells, counts, roots, coded = scratch[_CELLS], scratch[_COUNTS], scratch[_ROOTS], scratch[_CODED].view(np.uint64)
     n = _find_cells(fields, n_planes, n_bins, cells, counts, roots)
-    if write:
-        put_bits(out, bit, np.int64(n > 0), ONE)
-    bit += ONE
+    bit = put_bits(out, bit, np.int64(n > 0), ONE)
     if n == 0:
         return bit
-    bit = _put_cells(fields, n_planes, n_bins, n, scratch, out, bit, write)
+    bit = _put_cells(fields, n_planes, n_bins, n, scratch, out, bit)
     group = _group_of_values(fields, n_planes, n_fields, n_bins)
     if n_planes > 1:
-        bit = put_bits(out, bit, group, _GROUP_BITS) if write else bit + _GROUP_BITS
+        bit = put_bits(out, bit, group, _GROUP_BITS)
     are_counts = _values_are_counts(fields, n_planes, n_fields, n_bins, group)
-    bit = put_bits(out, bit, np.int64(are_counts), ONE) if write else bit + ONE
+    bit = put_bits(out, bit, np.int64(are_counts), ONE)
     values, rest, plan = scratch[_VALUES], scratch[_REST], scratch[_PLANS]
     n_lists, start, stop = n_planes, ZERO, ZERO
-    if group == 0:  # every value in every bin that has rows
+    if group == 0:  # then every value is sent for every bin with rows
         n_lists, group, stop = ONE, n_fields - n_planes, n
         n = _join_planes(n, n_bins, cells, counts, roots)
     for p in range(n_lists):
@@ -291,26 +282,11 @@ def _encode(fields, n_planes, n_fields, n_bins, out, bit, scratch, write):
             for i in range(size):
                 values[i] = of_field[cells[start + i] - first_cell]
             if are_counts:
-                bit = _put_parts(values, rest, size, scratch, out, bit, write)
+                bit = _put_parts(values, rest, size, scratch, out, bit)
                 continue
-            bits = plan_list(values, size, rest, roots[start:], coded, plan)
-            bit = put_list(values, size, rest, roots[start:], coded, plan, out, bit) if write else bit + bits
+            plan_list(values, size, rest, roots[start:], coded, plan)
+            bit = put_list(values, size, rest, roots[start:], coded, plan, out, bit)
     return bit
-
-
-@njit
-def put_histogram(fields, n_planes, n_fields, n_bins, out, bit, scratch):
-    """Write the fields (fields[j * N_BINS + b], bins 0..n_bins) at ``bit`` of ``out``; returns the next free bit.
-
-    ``out`` needs room for ``max_bits`` and a word more, and need not be cleared.
-    """
-    return _encode(fields, n_planes, n_fields, n_bins, out, bit, scratch, ONE)
-
-
-@njit
-def bits_of_histogram(fields, n_planes, n_fields, n_bins, scratch):
-    """How many bits ``put_histogram`` would write."""
-    return _encode(fields, n_planes, n_fields, n_bins, scratch[_CODED].view(np.uint64), ZERO, scratch, ZERO)
 
 
 @njit

@@ -1,9 +1,4 @@
-"""Histograms between workers: what one sends to the owner of some features, and how the owner adds it up.
-
-A message has, node by node, the owner's features that travel. In plain form that is words; else a bit says whether the
-node's rows follow (wire_rows.py: shorter where there are few) or its histograms, tightly packed (wire.py) or only
-their used bins (sparse_words.py). Both sides know the nodes and the features. Places in a message are counted in bits.
-"""
+"""Histograms between workers: what one sends to the owner of some features, and how the owner adds it up."""
 
 from __future__ import annotations
 
@@ -11,17 +6,33 @@ import numpy as np
 
 from pvtree.kernels.constants import BLOCK, N_BINS, NONE, ONE, ZERO
 from pvtree.kernels.growing.bundles import bins_of_codes, expand_alone, place_of
-from pvtree.kernels.growing.evaluate import narrow_slot, wide_slot
+from pvtree.kernels.growing.collect import decode_feature
 from pvtree.kernels.growing.histogram import histogram_of_feature, pack_fields, unpack_add
-from pvtree.kernels.growing.split import decode_feature
-from pvtree.kernels.intrinsics import int64_at, uint8_at, uint32_at
+from pvtree.kernels.growing.kept_histograms import kept_histogram
+from pvtree.kernels.growing.records import (
+    bins_of,
+    bundles_of,
+    mask_of,
+    n_bins_of,
+    packed_of,
+    plane_of,
+    planes_of,
+    rows_of,
+    shift_of,
+    wide_of,
+    words_of,
+)
 from pvtree.kernels.jit import njit
 from pvtree.kernels.wire.bits import get_bits, put_bits
 from pvtree.kernels.wire.histograms import add_histogram, put_histogram
 from pvtree.kernels.wire.rows import add_rows, arrange_rows, bits_of_rows, put_rows
 from pvtree.kernels.wire.sparse_words import add_sparse, put_sparse
 
-TRAVELS = NONE  # the parent of an item that every worker sends; others are differences
+# A message has, node by node, the owner's features that travel. In plain form these are words. Else a bit says what
+# follows: the node's rows (wire_rows.py: shorter where there are few), or its histograms, tightly packed (wire.py) or
+# only their used bins (sparse_words.py). Both sides know the nodes and the features. Places in a message are bits.
+
+TRAVELS = NONE  # as the parent of an item: every worker sends it; other items are differences
 PLAIN, PACKED, SPARSE = (np.int64(form) for form in range(3))
 _WORD_BITS = np.int64(64)
 # With more rows than this for every bin, histograms are always shorter than rows.
@@ -32,7 +43,7 @@ MOST_ROWS_PER_BIN = np.int64(4)
 def count_plain_words(
     to, owner, row_n_rows, capacity, n_planes, n_fields, n_bins, item_start, item_feature, item_parent
 ):
-    """8-byte words of a plain message: one a bin and plane, or a bin and field for nodes too large for packed words."""
+    """8-byte words of a plain message: one per bin and plane, or per bin and field of nodes too large to be packed."""
     size = ZERO
     for row in range(len(row_n_rows)):
         n_words = n_fields if row_n_rows[row] > capacity else n_planes
@@ -45,7 +56,7 @@ def count_plain_words(
 
 @njit
 def find_features(row, to, owner, item_start, item_feature, item_parent, features):
-    """The features of a row that travel to worker ``to``; returns their number."""
+    """List the features of a row that travel to worker ``to``; returns their number."""
     n = 0
     for item in range(item_start[row], item_start[row + 1]):
         if owner[item_feature[item]] == to and item_parent[item] == TRAVELS:
@@ -56,24 +67,21 @@ def find_features(row, to, owner, item_start, item_feature, item_parent, feature
 
 @njit
 def local_histogram(node, feature, tree, nodes, scratch):
-    """This worker's histogram of a feature at a node: (array, base, step, is_wide), as kept or added up singly."""
+    """This worker's histogram of a feature at a node, kept or added up now: (array, base, step, is_wide)."""
     if nodes[node].slot >= 0:
         is_wide, step = nodes[node].is_wide, tree.kept_stride
-        bundle = int64_at(tree.bundle_of, tree.n_features)[feature]
-        if is_wide:
-            hist, base = wide_slot(nodes[node].slot, tree), bundle * tree.n_fields * step
-        else:
-            hist, base = narrow_slot(nodes[node].slot, tree), bundle * tree.n_planes * step
+        hist, n_words = kept_histogram(nodes[node].slot, is_wide, tree)
+        base = bundles_of(tree)[feature] * n_words * step
         if tree.bundled:
             return expand_alone(hist, base, step, is_wide, feature, tree, scratch), ZERO, N_BINS, is_wide
         return hist, base, step, is_wide
     buffer, start, stop = nodes[node].buffer, nodes[node].start, nodes[node].stop
-    bins = uint8_at(tree.bins, (tree.n_blocks, tree.n_all_rows * BLOCK))
-    rows, words = uint32_at(tree.rows, (2, tree.n_places))[buffer], int64_at(tree.words, (2, tree.n_places))[buffer]
-    planes = uint8_at(tree.planes, (2, tree.n_places if tree.n_planes > 1 else 0))[buffer]
-    packed = int64_at(scratch.packed, tree.n_planes * N_BINS)
-    wide = int64_at(scratch.wide, tree.n_fields * N_BINS)
-    packed[:] = 0  # a node without rows here adds nothing up
+    bins = bins_of(tree)
+    rows, words = rows_of(tree)[buffer], words_of(tree)[buffer]
+    planes = planes_of(tree)[buffer]
+    packed = packed_of(scratch)
+    wide = wide_of(scratch)
+    packed[: tree.n_planes * N_BINS] = 0  # a node without rows here adds nothing up
     block, lane = place_of(feature, tree)
     is_wide = histogram_of_feature(bins[block], lane, rows, words, planes, start, stop, tree, packed, wide)
     hist = wide if is_wide else packed
@@ -84,7 +92,7 @@ def local_histogram(node, feature, tree, nodes, scratch):
 
 @njit
 def put_plain(fields, is_large, n_bins, tree, out, at):
-    """A histogram as words, at word ``at``; returns the next word."""
+    """Write a histogram as words, at word ``at``; returns the next word."""
     if is_large:
         for j in range(tree.n_fields):
             out[at + j * (n_bins + 1) :][: n_bins + 1] = fields[j * N_BINS :][: n_bins + 1]
@@ -108,8 +116,8 @@ def add_plain(data, at, is_large, n_bins, tree, sums, base):
 
 @njit
 def write_histograms(node, features, form, at, tree, nodes, scratch, wire_scratch, words, bits):
-    """The node's histograms of these features, in one of the three forms; returns the next bit."""
-    n_bins = int64_at(tree.n_bins, tree.n_features)
+    """Write the node's histograms of these features, in one of the three forms; returns the next bit."""
+    n_bins = n_bins_of(tree)
     if form != PACKED:
         at = (at + _WORD_BITS - 1) // _WORD_BITS
     for feature in features:
@@ -128,8 +136,8 @@ def write_histograms(node, features, form, at, tree, nodes, scratch, wire_scratc
 @njit
 def gather_bins(node, features, tree, nodes, bins_of_rows):
     """bins_of_rows[f, i] = the bin of the node's i-th row in feature f."""
-    bins = uint8_at(tree.bins, (tree.n_blocks, tree.n_all_rows * BLOCK))
-    rows = uint32_at(tree.rows, (2, tree.n_places))[nodes[node].buffer, nodes[node].start : nodes[node].stop]
+    bins = bins_of(tree)
+    rows = rows_of(tree)[nodes[node].buffer, nodes[node].start : nodes[node].stop]
     bin_of = np.empty(N_BINS, np.uint8)
     for f in range(len(features)):
         block, lane = place_of(features[f], tree)
@@ -144,15 +152,15 @@ def gather_bins(node, features, tree, nodes, bins_of_rows):
 
 @njit
 def write_node(node, features, form, at, tree, nodes, scratch, wire_scratch, rows_scratch, arranged, words, bits):
-    """One node's part of a message that is not plain: its rows or its histograms, whichever is shorter.
+    """Write one node's part of a message that is not plain: its rows or its histograms, whichever is shorter.
 
-    ``arranged`` holds the node's rows by ``arrange_rows``, if there are few enough.
+    ``arranged`` holds the node's rows as ``arrange_rows`` left them, if there are few enough. Returns the next bit.
     """
     n_rows = nodes[node].stop - nodes[node].start
-    mask = int64_at(tree.mask, tree.n_values)
-    n_bins = int64_at(tree.n_bins, tree.n_features)[features]
+    mask = mask_of(tree)
+    n_bins = n_bins_of(tree)[features]
     are_gradients = mask[tree.n_values - 1] < 0
-    # Of gradients, a row in few bits more than its bin is shorter than a bin of a histogram.
+    # A row's gradient takes few bits more than its bin: shorter than a bin of a histogram.
     sends_rows = n_rows <= tree.stride and (are_gradients or form == SPARSE)
     may_send_rows = sends_rows or (form == PACKED and n_rows <= MOST_ROWS_PER_BIN * tree.stride)
     start = at
@@ -173,13 +181,13 @@ def write_node(node, features, form, at, tree, nodes, scratch, wire_scratch, row
 def arrange(node, tree, nodes, arranged):
     """Prepare a node's rows for sending, once for all owners."""
     start, stop, buffer = nodes[node].start, nodes[node].stop, nodes[node].buffer
-    words = int64_at(tree.words, (2, tree.n_places))[buffer, start:stop]
-    planes = uint8_at(tree.planes, (2, tree.n_places if tree.n_planes > 1 else 0))[buffer]
+    words = words_of(tree)[buffer, start:stop]
+    planes = planes_of(tree)[buffer]
     if len(planes) > 0:
         planes = planes[start:stop]
     arrange_rows(
-        words, planes, stop - start, int64_at(tree.plane, tree.n_values), int64_at(tree.shift, tree.n_values),
-        int64_at(tree.mask, tree.n_values), arranged[0], arranged[1], arranged[2],
+        words, planes, stop - start, plane_of(tree), shift_of(tree),
+        mask_of(tree), arranged[0], arranged[1], arranged[2],
     )  # fmt: skip
 
 
@@ -219,19 +227,19 @@ def write_messages(
 @njit
 def add_node(form, at, features, is_large, tree, scratch, wire_scratch, rows_scratch, words, bits, sums):
     """Add one node's part of a message to sums[f, field, bin], flat; returns the next bit."""
-    n_bins = int64_at(tree.n_bins, tree.n_features)
+    n_bins = n_bins_of(tree)
     step = tree.n_fields * N_BINS
     if form != PLAIN:
         are_rows = get_bits(bits, at, ONE)
         at += ONE
         if are_rows:
             return add_rows(
-                bits, at, tree.n_planes, int64_at(tree.plane, tree.n_values), int64_at(tree.mask, tree.n_values),
+                bits, at, tree.n_planes, plane_of(tree), mask_of(tree),
                 n_bins[features], sums, np.arange(len(features)) * step, N_BINS, rows_scratch,
             )  # fmt: skip
     if form != PACKED:
         at = (at + _WORD_BITS - 1) // _WORD_BITS
-    packed = int64_at(scratch.packed, tree.n_planes * N_BINS)
+    packed = packed_of(scratch)
     for f in range(len(features)):
         most = n_bins[features[f]]
         if form == PACKED:
@@ -248,9 +256,9 @@ def to_plain(
     to, form, owner, row_node, item_start, item_feature, item_parent, trees, nodes, scratches, wire_scratch,
     rows_scratch, words, bits, sums, plain,
 ):  # fmt: skip
-    """A message of another form as plain words."""
+    """Rewrite a message of another form as plain words."""
     tree, scratch = trees[0], scratches[0]
-    n_bins = int64_at(tree.n_bins, tree.n_features)
+    n_bins = n_bins_of(tree)
     features = np.empty(tree.n_features, np.int64)
     step = tree.n_fields * N_BINS
     read, at = ZERO, ZERO
@@ -282,9 +290,9 @@ def read_messages(
     own, form, message_start, owner, row_node, item_start, item_feature, item_parent, item_place, trees, nodes,
     scratches, wire_scratch, rows_scratch, words, bits, sums, arena,
 ):  # fmt: skip
-    """Items of worker ``own`` that travelled: the sums of what all workers sent, itself included."""
+    """Add up the items of worker ``own`` that travelled: what all workers sent, itself included."""
     tree, scratch = trees[0], scratches[0]
-    n_bins = int64_at(tree.n_bins, tree.n_features)
+    n_bins = n_bins_of(tree)
     features = np.empty(tree.n_features, np.int64)
     step = tree.n_fields * N_BINS
     at = np.zeros(len(form), np.int64)

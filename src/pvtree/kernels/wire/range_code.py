@@ -1,8 +1,4 @@
-"""Events as a range code: one of chance p takes about -log2(p) bits.
-
-Both sides keep a range of 32-bit numbers. An event leaves its share of it, and leading bytes that are settled are sent.
-Each kind of event has a chance of its own, learnt from those before, in an array with an entry for each kind.
-"""
+"""Events as a range code: an event of probability p takes about -log2(p) bits."""
 
 from __future__ import annotations
 
@@ -13,28 +9,31 @@ from pvtree.kernels.elementary import inlined
 from pvtree.kernels.jit import njit
 from pvtree.kernels.wire.bits import bit_length, get_bits, put_bits
 
-DIGIT = np.int64(77)  # the kind of a number's further digits, whatever number
+# Both sides keep a range of 32-bit numbers. An event shrinks it to the event's share, and leading bytes that can no
+# longer change are sent. Each kind of event has a probability of its own, its chance, learnt from the events before.
+
+DIGIT = np.int64(77)  # the kind of the further digits of any number
 MOST_LENGTH = np.int64(62)
 TOP_BYTE, WHOLE_RANGE = np.int64(0xFF000000), np.int64(0xFFFFFFFF)
 CERTAIN = np.int64(1 << 16)
 _LEAST_CHANCE = np.int64(32)
-# The first event of its kind moves the chance half the way to what happened; later ones less, at last a 64th of it.
+# The first event of a kind moves its chance halfway to what happened; later ones less, in the end a 64th of the way.
 _MOST_SEEN = np.int64(31)
 SEEN_BITS, _SEEN_MASK = np.int64(6), np.int64(63)
 
 
-# Arrays are passed to no function inside the loops below: counting the references to them would take most of the time.
+# No function inside the loops below takes an array: counting references to it would take most of the time.
 
 
 @inlined
 def divide(low, high, state):
-    """The last number of the range that says that the event happened."""
+    """The last number of the range that means that the event happened."""
     return low + (((high - low) * (state >> SEEN_BITS)) >> np.int64(16))
 
 
 @inlined
 def shrunk(low, high, middle, happened):
-    """What an event leaves of the range. Without a branch, as here and below: what has a chance is hard to predict."""
+    """What an event leaves of the range. Without a branch, here and below: random events are hard to predict."""
     return low + ((middle + ONE - low) & (happened - ONE)), high + ((middle - high) & -happened)
 
 
@@ -48,10 +47,10 @@ def learnt(state, happened):
 
 @njit
 def put_events(events, n, chances, out, bit, low, high):
-    """Write n events, each listed as twice its kind, and one more if it happened.
+    """Write n events, each listed as twice its kind, plus one if it happened.
 
-    The range shrinks to 1 / 4096 of it at worst, as no chance is below 1 / 2048 and a short range is divided to
-    within one: so none costs more than 12 bits.
+    An event shrinks the range to 1 / 4096 of it at worst: no chance is below 1 / 2048, and a short range is divided to
+    within one. So no event takes more than 12 bits.
     """
     for i in range(n):
         kind, happened = events[i] >> ONE, events[i] & ONE
@@ -87,7 +86,7 @@ def get_event(kind, chances, data, bit, low, high, code):
 
 @njit
 def last_bytes(low, high):
-    """How many bytes settle a number inside the range whatever follows, and that number."""
+    """(number of bytes, number): as many leading bytes of the number as keep it in the range, whatever follows."""
     for n_bytes in range(1, 4):
         free = (ONE << np.int64(32 - 8 * n_bytes)) - ONE
         number = (low + free) & ~free
@@ -98,7 +97,7 @@ def last_bytes(low, high):
 
 @njit
 def list_number(number, kind, n_lengths, events, n):
-    """A number from 0 to 2**62: how many digits number + 1 has, and all but the first. Returns the end of the list."""
+    """List a number from 0 to 2**62: how many digits number + 1 has, and all but the first. Returns the list's end."""
     digits = number + ONE
     length = bit_length(digits) - ONE
     for i in range(min(length + ONE, MOST_LENGTH)):

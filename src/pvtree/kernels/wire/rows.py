@@ -1,16 +1,10 @@
-"""A node's few local rows on their way to the worker that owns some features: the other form of their histograms.
-
-Each row's statistics are sent once, and its bin for each of the owner's features. With fewer rows than bins this is a
-third of the histograms (see wire). Order says nothing in a sum, so rows are sorted by gradient, or by class, and only
-the steps between them are sent. Of a logistic loss the hessian is |g| (1 - |g|), so it is sent as the difference from
-a curve ``a |g| + b g**2`` fitted to the rows; of other losses as it is.
-"""
+"""A node's few local rows on their way to the worker that owns some features: the other form of their histograms."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from pvtree.kernels.constants import COUNT_BITS, MAX_CAPACITY, N_BINS, ONE, ZERO
+from pvtree.kernels.constants import COUNT_BITS, N_BINS, ONE, ZERO
 from pvtree.kernels.jit import njit
 from pvtree.kernels.wire.bits import (
     LIST_HEADER,
@@ -32,8 +26,10 @@ from pvtree.kernels.wire.bits import (
     zigzag,
 )
 
-# The sort keeps the number of the row in the bits of its count, so no more rows than those can take this form.
-MOST_ROWS = np.int64(MAX_CAPACITY)
+# Each row's statistics are sent once, and its bin for each of the owner's features. With fewer rows than bins this
+# takes a third of the histograms' bits (see wire.py). Sums do not depend on order, so rows are sorted by gradient, or
+# by class, and only the steps between them are sent. The hessian of a logistic loss is |g| (1 - |g|), so it is sent as
+# the difference from a curve ``a |g| + b g**2`` fitted to the rows; that of other losses is sent as it is.
 
 # Rows of the scratch, and columns of its last row, where plans and counts of bins are.
 _MAJOR, _MINOR, _VALUES, _CODED, _ONES, _ZEROS, _NUMBERS = (np.int64(row) for row in range(7))
@@ -43,15 +39,15 @@ _LENGTH_BITS = np.int64(7)
 _INDEX_MASK = np.int64((1 << COUNT_BITS) - 1)
 _GAPS = np.array([1750, 701, 301, 132, 57, 23, 10, 4, 1])  # Ciura's steps for Shell's sort
 
-# How a feature's bins are sent: in as many bits as it has bins, or its bins here need; or with one bit for the most
-# frequent bin, which helps where a column is mostly zero.
+# How a feature's bins are sent: in as many bits as all its bins need, or as its bins here need; or with a single bit
+# for the most frequent bin, which helps where a column is mostly zero.
 _ALL_BINS, _RANGE, _FREQUENT = (np.int64(mode) for mode in range(3))
 _MODE_BITS, _RANGE_BITS = np.int64(2), np.int64(4)
 _MOST_RANGE_BITS = np.int64(8)
 
 
 def rows_scratch(n_rows: int) -> np.ndarray:
-    """What the kernels here need for up to so many rows; one per thread."""
+    """Working memory for the kernels here, for up to ``n_rows`` rows; one per thread."""
     scratch = np.zeros((_N_SCRATCH_ROWS, max(n_rows, int(N_BINS) + 2 * int(PLAN_SIZE))), np.int64)
     scratch[_ONES] = 1
     return scratch
@@ -59,7 +55,7 @@ def rows_scratch(n_rows: int) -> np.ndarray:
 
 @njit
 def max_bits_of_rows(n_rows, n_features):
-    """No node with so many rows takes more."""
+    """A node with this many rows never takes more bits."""
     return np.int64(128) + 2 * LIST_HEADER + 128 * n_rows + n_features * (32 + 9 * n_rows)
 
 
@@ -79,7 +75,8 @@ def arrange_rows(words, planes, n_rows, plane, shift, mask, order, major, minor)
     """Decode and sort a node's words, once for all owners of features.
 
     OUT order[i]: the row that comes i-th; major[i], minor[i]: its gradient and hessian (0 without one), or its class
-    and weight. ``planes`` is empty with a single plane; plane, shift, mask are the layout's. n_rows <= MOST_ROWS.
+    and weight. ``planes`` is empty with a single plane; plane, shift, mask are the layout's.
+    At most MAX_CAPACITY rows: the sort keeps a row's number in the bits of its count.
     """
     n_values = len(shift)
     keys = order
@@ -109,7 +106,7 @@ def arrange_rows(words, planes, n_rows, plane, shift, mask, order, major, minor)
 
 @njit
 def _fit_curve(major, minor, n):
-    """The least squares a, b in ``minor = a |major| + b major**2``, each rounded to a slope; zeros without a fit."""
+    """The least-squares a, b in ``minor = a |major| + b major**2``, each rounded to a slope; zeros without a fit."""
     s2, s3, s4, t1, t2 = 0.0, 0.0, 0.0, 0.0, 0.0
     for i in range(n):
         x, y = abs(np.float64(major[i])), np.float64(minor[i])
@@ -135,7 +132,7 @@ def _on_curve(major, mantissa, exponent, square_mantissa, square_exponent):
 
 @njit
 def _put_statistics(major, minor, n, mask, scratch, out, bit, write):
-    """The sorted majors as the first and the steps from one to the next, then the minors."""
+    """Write the sorted majors, as the first and the steps from one to the next, then the minors."""
     values, coded, ones, zeros = scratch[_VALUES], scratch[_CODED].view(np.uint64), scratch[_ONES], scratch[_ZEROS]
     plan, curve_plan = scratch[_NUMBERS], scratch[_NUMBERS][PLAN_SIZE:]
     first = zigzag(major[0])
@@ -149,7 +146,7 @@ def _put_statistics(major, minor, n, mask, scratch, out, bit, write):
     bits = plan_list(values, n, ones, zeros, coded, plan)
     bit = put_list(values, n, ones, zeros, coded, plan, out, bit) if write else bit + bits
     if mask[len(mask) - 1] < 0:
-        if len(mask) == 1:  # a gradient has no hessian beside it
+        if len(mask) == 1:  # a gradient without hessian
             return bit
         a, a_exponent, b, b_exponent = _fit_curve(major, minor, n)
         for i in range(n):
@@ -277,7 +274,7 @@ def put_rows(order, major, minor, n_rows, mask, bins, n_bins, out, bit, scratch)
 def add_rows(data, bit, n_planes, plane, mask, n_bins, merged, bases, step, scratch):
     """Read rows at ``bit`` and add them to feature f's sums at merged[bases[f] + field * step + bin].
 
-    Returns the next bit. What a broken message says is held inside the arrays.
+    Returns the next bit. A broken message never reaches outside the arrays.
     """
     size = get_bits(data, bit, _SIZE_BITS)
     n = min(get_bits(data, bit + _SIZE_BITS, size), np.int64(scratch.shape[1]))
