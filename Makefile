@@ -22,9 +22,10 @@ demo: $(VENV)/.demo-installed $(VENV)/.kernels-current  ## Train and evaluate on
 test:  ## Lint, check types and run every test, under 10 minutes from nothing
 	@$(MAKE) --no-print-directory -j 2 lint types unit
 
-lint: $(VENV)/.test-installed  ## Run ruff's linter and formatter without changing anything
+lint: $(VENV)/.test-installed  ## Run ruff's linter and formatter, and check the order of the rooms, without changing anything
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/lint-imports --no-cache
 
 types: $(VENV)/.test-installed  ## Check types with mypy
 	@$(BIN)/mypy

@@ -8,8 +8,9 @@ from pvtree.find_split.attribute import Attribute
 from pvtree.find_split.data import Data
 from pvtree.find_split.exact_voting import AuditedVoting, ExactVoting
 from pvtree.find_split.serial import Serial
-from pvtree.find_split.strategy import Strategy, Votes
+from pvtree.find_split.strategy import Votes
 from pvtree.find_split.voting import Voting
+from pvtree.growing.strategy import Strategy
 from pvtree.parameters.params import SEPARATE_LEARNERS
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pvtree.find_split.strategy import Strategy
+from pvtree.growing.strategy import Strategy
 
 if TYPE_CHECKING:
     from pvtree.growing.frontier import Frontier

@@ -1,17 +1,13 @@
-"""What every strategy does: FindBestSplit for a whole frontier, and find the side of each row."""
+"""What the strategies of several workers share: how votes are counted, and that all workers decide alike."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
+from typing import NamedTuple
 
 from pvtree.comm import Communicator
 from pvtree.errors import public
 from pvtree.find_split.exchange import Exchange
-
-if TYPE_CHECKING:
-    from pvtree.growing.frontier import Frontier
+from pvtree.growing.strategy import Strategy
 
 
 @public
@@ -29,44 +25,6 @@ class Votes(NamedTuple):
     @property
     def splits(self) -> int:
         return self.all + self.half + self.fewer
-
-
-class Strategy:
-    """The interface of all strategies. A strategy may remember what it learnt about the frontier before."""
-
-    # Whether unpromising nodes are deferred until nothing else is left to split. That saves searches in advance, but a
-    # deferred node cannot be subtracted from its parent: where all features are merged, that costs more.
-    waits = False
-    votes: Any = None  # list[Votes], one per tree, where workers vote
-    certificates: Any = None  # list[Certificate], one per tree, where splits are proven
-
-    def n_merged(self, n_features: int) -> int:
-        """The largest number of features whose histograms are merged at a node."""
-        return 0
-
-    def begin_tree(self, frontier: Frontier) -> None:
-        """A new tree begins; the frontier is its root."""
-
-    def find_splits(self, frontier: Frontier) -> None:
-        """Give every open node of the frontier its best split."""
-        raise NotImplementedError
-
-    def confirm(self, frontier: Frontier, nodes: np.ndarray, is_end: bool) -> bool:
-        """Make sure of the splits of these nodes, which are made next; returns whether one of them has changed.
-
-        ``is_end``: nothing else is left to split, so this is the last chance to correct any other node.
-        """
-        return False
-
-    def mark_sides(self, frontier: Frontier, parents: np.ndarray) -> None:
-        """Mark which rows of these nodes go left; a worker with all bins of its rows needs no other worker."""
-        frontier.mark_sides(parents)
-
-    def finish_tree(self, frontier: Frontier, is_split: np.ndarray) -> None:
-        """The tree is complete; ``is_split`` tells which nodes it splits."""
-
-    def finish_training(self) -> None:
-        """There are no more trees: the last chance to notice that workers have decided differently."""
 
 
 class ParallelStrategy(Strategy):

@@ -15,7 +15,7 @@ from pvtree.growing.tree_memory import POOL_BYTES, GrownTree, Rules
 from pvtree.kernels.team import Team
 
 if TYPE_CHECKING:
-    from pvtree.find_split import Strategy
+    from pvtree.growing.strategy import Strategy
 
 # Leaf-wise trees are grown a frontier at a time too: every leaf that best-first growth may still reach is split in
 # advance, and in the end exactly the splits that it makes are kept (docs/adr/0007-frontiers-and-speculation.md).

@@ -24,7 +24,7 @@ from pvtree.model.model import Tree
 from pvtree.parameters.params import Params
 
 if TYPE_CHECKING:
-    from pvtree.find_split import Strategy
+    from pvtree.growing.strategy import Strategy
 
 _NO_ROWS = np.empty(0, np.uint32)
 _NO_COPIES = np.empty(0, np.uint8)
