@@ -16,6 +16,7 @@ from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from pvtree.errors import InvalidDataError, InvalidParameterError
 from pvtree.front.estimators import GBDTClassifier, GBDTRanker, GBDTRegressor
@@ -118,6 +119,7 @@ class _AsXGBoost:
         """XGBoost's predict; ``arguments`` are those of ``GBDTRegressor.predict``, with our names."""
         part = copy.copy(self)
         if iteration_range is not None:
+            check_is_fitted(self, "model_")
             part.model_ = _iterations(self.model_, *iteration_range)  # type: ignore[attr-defined, has-type]
         if output_margin:
             arguments["raw_score"] = True
@@ -222,10 +224,10 @@ class XGBRanker(_AsXGBoost, GBDTRanker):  # type: ignore[misc]
             eval_at=eval_at, **arguments,
         )  # fmt: skip
 
-    def _matrix(self, X: Any) -> Any:
+    def _features(self, X: Any) -> Any:
         """The column that told the queries in fit is no feature, so predictions may come with it or without."""
         is_feature = "qid" in (self.model_.feature_names or ())
-        return super()._matrix(_without_queries(X) if _has_queries(X) and not is_feature else X)
+        return _without_queries(X) if _has_queries(X) and not is_feature else X
 
 
 class DMatrix(Dataset):

@@ -272,7 +272,9 @@ def learners(case: Case) -> None:
         {}, {"tree_learner": learner, "n_workers": n_workers, "top_k": int(case.choose([1, 2, 20]))},
     )]  # fmt: skip
     if found[0] != found[1]:
-        raise Broken(f"{learner} with {n_workers} workers differs from serial:\n{found[0][:300]}\n{found[1][:300]}")
+        for whose, text in zip(("serial", learner), found, strict=True):
+            case.write(f"{whose}.json", text.encode())
+        raise Broken(f"the model of {learner} with {n_workers} workers is not the serial one")
     if found[0] == "refused":
         kind(**few).fit(rows, y, **more)
 

@@ -8,6 +8,7 @@ import gc
 import os
 import resource
 import shutil
+import signal
 import sys
 import tempfile
 import warnings
@@ -20,34 +21,47 @@ from case import Case, judge
 from kinds import KINDS
 from numba.core import event
 
-TIME_LIMIT = 20.0  # seconds
-COMPILE_LIMIT = 300.0  # of a kernel that has not been compiled yet, which is not the case's fault
+IDLE = 15  # times the limit: how long a case may take by the clock, as others may be compiling a kernel that it needs
+COMPILING = 300.0  # seconds for a kernel that has not been compiled yet, which is not the case's fault
 MEMORY_LIMIT = 2**30  # bytes above what the process had before
-TOO_LONG = 1  # the exit code of faulthandler's watchdog
 
 
 class Watchdog(event.Listener):
-    """Ends the process, with all threads' tracebacks, when a case takes too long: also when nobody waits for it."""
+    """Ends the process, with all threads' tracebacks, when a case takes too long: also when nobody waits for it.
+
+    The limit is of processor time, so that a busy machine fails no case; SIGPROF ends the process. A case that waits
+    for ever takes none, so there is a longer limit by the clock.
+    """
 
     def __init__(self, seconds: float) -> None:
-        self.seconds, self.file = seconds, sys.__stderr__
+        self.seconds, self.file, self.n_compiling = seconds, sys.__stderr__, 0
 
     def on_start(self, _event: Any) -> None:
-        faulthandler.dump_traceback_later(COMPILE_LIMIT, exit=True, file=self.file)
+        self.n_compiling += 1
+        signal.setitimer(signal.ITIMER_PROF, COMPILING)
 
     def on_end(self, _event: Any) -> None:
-        faulthandler.dump_traceback_later(self.seconds, exit=True, file=self.file)
+        self.n_compiling -= 1
+        if not self.n_compiling:  # kernels that this one calls are compiled within
+            self.arm()
+
+    def arm(self) -> None:
+        signal.setitimer(signal.ITIMER_PROF, self.seconds)
+        faulthandler.dump_traceback_later(IDLE * self.seconds, exit=True, file=self.file)
 
     @contextlib.contextmanager
     def watching(self, file: Any) -> Iterator[None]:
         self.file = file
         faulthandler.enable(file)
-        self.on_end(None)
+        faulthandler.register(signal.SIGPROF, file, chain=True)
+        self.arm()
         try:
             with event.install_listener("numba:compile", self):
                 yield
         finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
             faulthandler.cancel_dump_traceback_later()
+            faulthandler.unregister(signal.SIGPROF)
             faulthandler.enable(sys.__stderr__)
 
 

@@ -15,7 +15,8 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-TIME_LIMIT, TOO_LONG = 20.0, 1  # as in child.py, which the parent does not import: it would load the whole package
+TIME_LIMIT = 20.0  # seconds of processor time
+TOO_LONG = "for too long"
 N_SUSPECTS = 10  # cases of a child before the one that it died in
 
 # One pool of memory for all threads, so that the limit counts what cases ask for.
@@ -61,6 +62,7 @@ class Child:
             env=os.environ | QUIET,
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is for the parent, which stops its children
         )
         theirs.close()
 
@@ -77,15 +79,16 @@ class Child:
         except (EOFError, ConnectionResetError):
             crash = self.folder / "crash.txt"
             trace = crash.read_text(errors="replace") if crash.exists() else ""
-            return Result(kind, seed, "failed", f"{self._ending()}\n{trace}", tuple(self.done), self.folder)
+            return Result(kind, seed, "failed", f"{self._ending(trace)}\n{trace}", tuple(self.done), self.folder)
         self.case = None
         self.done.append(f"{kind}:{seed}")
         return Result(kind, seed, verdict, detail, (), self.folder if verdict == "failed" else None)
 
-    def _ending(self) -> str:
+    def _ending(self, trace: str) -> str:
+        """How the process ended; the watchdog ends one that works by a signal, and one that waits by faulthandler."""
         code = self.process.wait()
-        if code == TOO_LONG:
-            return f"It took longer than {self.seconds:g} s."
+        if code == -signal.SIGPROF or trace.startswith("Timeout"):
+            return f"It {'worked' if code < 0 else 'waited'} {TOO_LONG}; the limit is {self.seconds:g} s."
         return f"It was ended by {signal.Signals(-code).name}." if code < 0 else f"It ended with exit code {code}."
 
     def stop(self) -> None:
@@ -135,7 +138,7 @@ def _start(children: dict[Connection, Child], child: Child, case: tuple[str, int
 
 def _attributed(result: Result, child: Child) -> Result:
     """Memory that one case has damaged may kill its child in a later one: find the case that does it alone."""
-    if child.process.returncode == TOO_LONG:
+    if TOO_LONG in result.detail:
         return replace(result, before=())
     for name in [result.name, *reversed(result.before)]:
         kind, _, seed = name.rpartition(":")

@@ -13,7 +13,18 @@ from typing import Any
 import numpy as np
 import samples
 from case import Broken, Case
-from mutations import OF_BYTES, OF_TEXT, change_document, change_lines, change_number, flip, hostile_value, several
+from mutations import (
+    OF_BYTES,
+    OF_TEXT,
+    REAL,
+    WHOLE,
+    change_document,
+    change_lines,
+    change_number,
+    flip,
+    hostile_value,
+    several,
+)
 from odd_tables import made, odd_column
 from uses import command, fit_rows, use_json_model, use_lightgbm_model, use_table
 
@@ -36,8 +47,21 @@ def json_model(case: Case, name: str) -> None:
     if case.happens(0.1):  # the rest of them would end at the checksum
         data = several(case, text.encode(), OF_BYTES + OF_TEXT)
     else:
-        data = signed(several(case, json.loads(text)["payload"], [change_document, change_document, odd_tree]))
+        data = signed(several(case, json.loads(text)["payload"], JSON_WAYS))
     use_json_model(case.write("model.json", data[:MAX_FILE]))
+
+
+def change_tree(case: Case, payload: Any) -> Any:
+    """One number of a tree that kernels follow or add up."""
+    trees = payload.get("trees") if isinstance(payload, dict) else None
+    tree = case.choose(trees) if isinstance(trees, list) and trees else None
+    lists = (
+        [values for values in tree.values() if isinstance(values, list) and values] if isinstance(tree, dict) else []
+    )
+    if lists:
+        values = case.choose(lists)
+        values[case.choose(range(len(values)))] = case.choose([*WHOLE, *REAL, 4, 5, 6, 7, 12, "NaN", "Infinity"])
+    return payload
 
 
 def odd_tree(case: Case, payload: Any) -> Any:
@@ -61,6 +85,9 @@ def odd_tree(case: Case, payload: Any) -> Any:
         "weight": [case.choose([0.0, 1.0, 1e308, "NaN", "-Infinity"])] * n_nodes,
     }  # fmt: skip
     return payload | {"trees": [tree] * len(payload["trees"]), "n_features": n_columns, "feature_names": None}
+
+
+JSON_WAYS = [change_document, change_tree, change_tree, odd_tree]
 
 
 def lightgbm_model(case: Case, text: Callable[[], bytes]) -> None:

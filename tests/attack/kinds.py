@@ -25,6 +25,11 @@ def _allocate(case: Case) -> None:
     np.zeros(2**28)
 
 
+def _work(case: Case) -> None:
+    while True:
+        pass
+
+
 def _wrong_exception(case: Case) -> None:
     raise ValueError("not the package's own")
 
@@ -39,7 +44,6 @@ def _die(case: Case) -> None:
 
 def _die_later(case: Case) -> None:
     """As damaged memory does: the next case is the one that is killed, unless its child is fresh."""
-    threading.excepthook = lambda *_: None
     KINDS["self/accepted"] = _die
 
 
@@ -47,7 +51,8 @@ def _die_later(case: Case) -> None:
 SELF: dict[str, Callable[[Case], None]] = {
     "self/accepted": lambda case: case.note("all is well"),
     "self/allocates": _allocate,
-    "self/hangs": lambda case: threading.Event().wait() and None,
+    "self/waits": lambda case: threading.Event().wait() and None,
+    "self/works": _work,
     "self/raises": _wrong_exception,
     "self/differs": _broken_promise,
     "self/dies": _die,

@@ -37,8 +37,11 @@ def test_hostile_input_is_refused_in_a_sentence_or_used_safely(results, kind):
     assert results[kind, UNTOUCHED].verdict == "accepted", results[kind, UNTOUCHED].detail
     failed = [result for (its, _), result in results.items() if its == kind and result.verdict == "failed"]
     assert not failed, "\n".join(f"{result.command}\n{result.detail}" for result in failed)
-    # Without both, the mutations would be too weak or too strong to say anything.
-    assert {results[kind, seed].verdict for seed in range(N_SEEDS)} == {"accepted", "refused"}
+
+
+def test_mutations_are_neither_too_weak_nor_too_strong_to_say_anything(results):
+    verdicts = [results[kind, seed].verdict for kind in FUZZED for seed in range(N_SEEDS)]
+    assert verdicts.count("accepted") > len(verdicts) / 10 and verdicts.count("refused") > len(verdicts) / 10
 
 
 def test_a_case_is_a_pure_function_of_its_seed(results):
@@ -58,13 +61,14 @@ FOUND = {
     "self/differs": "Broken: the models differ",
     "self/allocates": "Unable to allocate 2.00 GiB",
     "self/dies": "It was ended by SIGSEGV.",
-    "self/hangs": "It took longer than 2 s.",
+    "self/works": "It worked for too long; the limit is 0.5 s.",
+    "self/waits": "It waited for too long; the limit is 0.5 s.",
 }
 
 
 def test_every_failure_is_found_and_the_others_go_on():
     cases = [case for kind in FOUND for case in ((kind, 0), ("self/accepted", len(kind)))]
-    results = {(r.kind, r.seed): r for r in run_cases(cases, N_CHILDREN, seconds=2.0)}
+    results = {(r.kind, r.seed): r for r in run_cases(cases, N_CHILDREN, seconds=0.5)}
     for kind, text in FOUND.items():
         assert results[kind, 0].verdict == "failed" and text in results[kind, 0].detail
         assert results[kind, 0].command == f"python tests/attack {kind}:0"

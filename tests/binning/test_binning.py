@@ -17,7 +17,7 @@ from pvtree.comm.local import run
 from pvtree.errors import InvalidDataError
 from pvtree.kernels.binning.dense import midpoint
 from pvtree.kernels.constants import BLOCK
-from pvtree.kernels.team import Team
+from pvtree.kernels.team import StoppedError, Team
 from pvtree.reading.row_ids import RowIds
 
 ANY_FLOAT = st.floats(allow_nan=False, allow_infinity=True)
@@ -305,3 +305,22 @@ def test_no_exchange_is_larger_than_the_limit(monkeypatch: pytest.MonkeyPatch) -
 
     run(choose, 3, timeout=20)
     assert max(largest) <= 20_000 and len(largest) == 3 * 4  # 14 columns of the first owner, 4 at once
+
+
+def test_binning_ends_when_its_team_is_stopped(monkeypatch):
+    """Ctrl-C on one thread stops the team, and the others end after the rows that they are at."""
+    X = np.arange(3200.0).reshape(200, 16)
+    thresholds = bin_all(X)[1]
+    monkeypatch.setattr(binning, "ROWS_AT_ONCE", 10)
+    kernel, calls = binning.bin_columns, []
+
+    def stop_soon(*args):
+        calls.append(args[:2])
+        kernel(*args)
+        if len(calls) == 3:
+            team.stop()
+
+    monkeypatch.setattr(binning, "bin_columns", stop_soon)
+    with Team(1) as team, pytest.raises(StoppedError):
+        bin_rows(X, thresholds, 0, 16, team)
+    assert calls == [(0, 10), (10, 20), (20, 30)]

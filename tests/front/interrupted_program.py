@@ -14,10 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parent / "unit"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 import pvtree
-from pvtree.binning import thresholds as binning
 from pvtree.growing import grower
 from pvtree.kernels.predict import contributions
 from pvtree.kernels.predict import trees as predict
@@ -81,11 +80,9 @@ def main():
     forest.set_params(n_estimators=2).fit(X[:2000], y[:2000])
     boosting.set_params(n_estimators=1000)
     forest.set_params(n_estimators=1000)
-    binning.ROWS_AT_ONCE = 100
     told = {
         "contributions": interrupt(contributions, "add_contributions", lambda: deep.predict_contrib(rows, n_threads=2)),
         "prediction": interrupt(predict, "run_trees", lambda: deeper.predict_raw(many_rows, n_threads=2)),
-        "binning": interrupt(binning, "bin_columns", lambda: boosting.fit(X, y)),
         "tree": interrupt(grower, "grow_tree", lambda: boosting.fit(X, y)),
         "forest": interrupt(grower, "grow_tree", lambda: forest.fit(X, y)),
     }

@@ -66,7 +66,6 @@ def made(tmp_path_factory):
     (folder / "unknown.toml").write_text("[plan]\nrowz = 5\n")
     for name, line in {"float": "n-estimators = 2.5", "endless": "num-leaves = inf", "path": "model = 1.5"}.items():
         (folder / f"{name}.toml").write_text(f"{line}\n[train]\ntask = 'regression'\nlabel = 'y'\ndata = 'good.csv'\n")
-    (folder / "time.toml").write_text("rows = 07:32:00\n")
     (folder / "nothing").mkdir()
     main([*TRAIN[:-1], f"--data={folder / 'good.parquet'}", f"--model={folder / 'model.json'}"])
     (folder / "damaged.json").write_text((folder / "model.json").read_text()[:-50])

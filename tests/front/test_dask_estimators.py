@@ -37,6 +37,7 @@ from pvtree import (
     record_evaluation,
     reset_parameter,
 )
+from pvtree.as_xgboost import XGBRanker
 from pvtree.comm import Solo
 from pvtree.errors import CommunicationError, InvalidDataError, InvalidParameterError, InvalidTypeError
 from pvtree.front.estimators import on_dask
@@ -162,6 +163,18 @@ def test_rankings(client, by):
     whole = GBDTRanker(**SMALL).fit(X, y, eval_set=[(X[::-1], y)], **whole_options)
     X_dask, y_dask, back = (on_workers(client, values, lengths, workers) for values in (X, y, X[::-1]))
     same(GBDTRanker(tree_learner="data", **SMALL).fit(X_dask, y_dask, eval_set=[(back, y_dask)], **options), whole)
+
+
+def test_a_column_of_query_ids_and_categories_that_are_not_named(client):
+    X, signal = table()
+    X["city"] = X["city"].cat.reorder_categories(["Ulm", "Jena", "Trier", "Bonn"])  # not the order of their names
+    X["qid"], y = np.arange(N_ROWS) // 20, pd.Series(np.digitize(signal, [0, 1]))
+    whole = XGBRanker(**SMALL).fit(X, y, categorical_feature=[])
+    assert whole.model_.categories == {4: ("Ulm", "Jena", "Trier", "Bonn")}
+    X_dask = on_workers(client, X)
+    fitted = XGBRanker(tree_learner="data", **SMALL).fit(X_dask, on_workers(client, y), categorical_feature=[])
+    same(fitted, whole)
+    np.testing.assert_array_equal(fitted.predict(X_dask).compute(), whole.predict(X))
 
 
 def test_early_stopping(client):

@@ -4,6 +4,7 @@ import lightgbm
 import numpy as np
 import pytest
 import xgboost
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import KFold
 
 import pvtree
@@ -97,7 +98,10 @@ def test_xgboost_adds_the_initial_score_to_any_range():
         np.testing.assert_allclose(parts.mean(), theirs.predict(xgboost.DMatrix(X), **kinds).mean(), rtol=0, atol=0.5)
         begun = booster.model_.predict_raw(X, (stop or 10) - first, first)[:, 0] + (base if first else 0.0)
         np.testing.assert_allclose(parts, begun, rtol=0, atol=1e-10)
-    made = as_xgboost.XGBRegressor(n_estimators=10, n_jobs=1).fit(X, values + 100)
+    made = as_xgboost.XGBRegressor(n_estimators=10, n_jobs=1)
+    with pytest.raises(NotFittedError):
+        made.predict(X, iteration_range=(5, 10))
+    made.fit(X, values + 100)
     np.testing.assert_array_equal(
         made.predict(X, iteration_range=(5, 10)), made.get_booster().predict(data, iteration_range=(5, 10))
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-WORK = ("contributions", "prediction", "binning", "tree", "forest")
+WORK = ("contributions", "prediction", "tree", "forest")
 
 
 @pytest.fixture(scope="module")

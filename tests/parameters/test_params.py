@@ -83,6 +83,7 @@ def test_the_sentence_names_parameter_range_and_value():
         ("lambdarank_truncation_level", 0),
         ("tree_learner", "vote"),
         ("top_k", 0),
+        ("top_k", "all"),
         ("n_workers", 0),
     ],
 )

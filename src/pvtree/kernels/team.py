@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import Any
 
 LITTLE_WORK = 2**16  # additions: waking a thread and seeing it off takes about as long
+ROWS_AT_ONCE = 2**14  # that any kernel is done with in a moment
 SHORT, LONG = 0.01, 0.1  # seconds of one call of a kernel: Python sees Ctrl-C between calls only
 
 
@@ -100,4 +101,4 @@ class Team:
 
 def in_pieces(kernel: Callable[..., Any], n: int, *args: Any) -> None:
     """``kernel(start, stop, *args)`` for ``n`` places on this thread alone, in several calls if it takes long."""
-    Team(1).for_blocks(kernel, n, *args)
+    Team(1)._call(kernel, 0, n, ROWS_AT_ONCE, args)

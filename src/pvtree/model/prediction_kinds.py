@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,10 +14,9 @@ if TYPE_CHECKING:
 
 _FLAG = Rule("", "True or False", lambda v: isinstance(v, bool | np.bool_ | int) and v in (0, 1))
 Finish = Callable[[np.ndarray], np.ndarray]  # of raw scores, (n_rows, n_outputs)
-_START_ITERATION = replace(
-    integer("The first iteration to predict with; below 0 it is 0.", -sys.maxsize), allowed="an integer"
-)
-_NUM_ITERATION = optional(replace(_START_ITERATION, meaning="How many iterations to predict with; 0 and less are all."))
+_COUNT = integer("How many iterations to predict with; 0 and -1 are all.", -1)
+_NUM_ITERATION = optional(_COUNT)
+_START_ITERATION = Rule("The first iteration to predict with; below 0 it is 0.", "an integer", _COUNT.has_type)
 
 
 def checked_range(start_iteration: int, num_iteration: int | None) -> dict[str, Any]:

@@ -77,7 +77,8 @@ class Rule:
         if not self.has_type(value):
             raise InvalidTypeError(f"{name} must be {self.allowed}, got {_shown(value)}.")
         if not self.in_range(value):
-            below = " below 2**63" if self.allowed.startswith("an integer") and value > INT64_MAX else ""
+            is_whole = self.allowed.startswith("an integer") and _is_integer(value)
+            below = " below 2**63" if is_whole and value > INT64_MAX else ""
             raise InvalidParameterError(f"{name} must be {self.allowed}{below}, got {_shown(value)}.")
 
 
@@ -158,7 +159,8 @@ _MAX_FEATURES = Rule(
 )
 
 _SEED = Rule(
-    "The seed of every random choice; None is a fixed seed as well, so that two fits always agree.",
+    "The seed of every random choice, such as how gradients are rounded; None is a fixed seed as well, so that two "
+    "fits always agree.",
     "an integer of at least 0, a numpy RandomState or Generator, or None",
     lambda v: v is None or _is_integer(v) or isinstance(v, np.random.RandomState | np.random.Generator),
     lambda v: not _is_integer(v) or 0 <= v < 2**63,

@@ -49,7 +49,7 @@ SPECIAL = {
 }
 # What a parameter takes on the command line, where that is less than in Python.
 TAKES = {
-    "categorical_feature": "names or numbers of columns, with commas between them",
+    "categorical_feature": "auto, or names or numbers of columns with commas between them, or nothing for none",
     "monotone_constraints": "a sign for each column, such as 1,-1,0, or those of some, such as age:1,3:-1",
     "interaction_constraints": "sets of names or numbers of columns, such as 0,1;2,3",
     "objective": "a named objective of the task",

@@ -57,6 +57,7 @@ def lazy_on_dask(method: Callable[..., np.ndarray]) -> Callable[..., Any]:
         if not is_collection(X):
             return method(self, X, *args, **kwargs)
         check_is_fitted(self, "model_")
+        X = self._features(X)
         columns = self._columns()
         if getattr(X, "ndim", 2) != 2:
             raise InvalidDataError(f"X must be two-dimensional, but has {X.ndim} dimension(s); pass rows and columns.")
@@ -161,7 +162,11 @@ class Estimator(BaseEstimator, metaclass=RightNames):
         return self.model_.staged_raw(self._matrix(X), n_threads=n_threads(self.n_jobs))
 
     def _matrix(self, X: Any) -> Any:
-        return inputs.read_like(X, self._columns(), type(self).__name__)
+        return inputs.read_like(self._features(X), self._columns(), type(self).__name__)
+
+    def _features(self, X: Any) -> Any:
+        """X without columns that are no features."""
+        return X
 
     def _columns(self) -> inputs.Columns:
         return replace(self.model_.columns, of_named_rows=getattr(self, "_of_named_rows", False))
