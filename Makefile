@@ -44,7 +44,7 @@ format: $(VENV)/.test-installed  ## Let ruff format the code and fix what it can
 bench: $(VENV)/.bench-installed  ## Measure against LightGBM, XGBoost and scikit-learn, and write the tables (an hour)
 	@$(BIN)/python benchmarks/single_machine.py --scaling $(BENCH)
 
-paper: $(VENV)/.bench-installed  ## Repeat the paper's tables and figures on virtual machines (under an hour; QUICK=1: minutes)
+paper: $(VENV)/.bench-installed  ## Repeat the paper's tables and figures on virtual machines (under 90 minutes; QUICK=1: minutes)
 	@$(BIN)/python benchmarks/paper $(if $(QUICK),--quick --output build/paper.md)
 
 interop: $(VENV)-interop/.installed  ## Read exported models with treelite, lleaves, SHAP and ONNX, each the real one

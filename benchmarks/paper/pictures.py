@@ -1,4 +1,4 @@
-"""A PNG for every table and figure."""
+"""A PNG for every table and figure that has something to draw."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from experiments import FEW_AND_MANY, VOTING_SIZES, boosters, comparison, machine_numbers, voting_sizes
-from reading import Curves, best, convergence_seconds, target
-from sections import MADE, Section
+from experiments import FEW_AND_MANY, MADE, VOTING_SIZES, boosters, comparison, machine_numbers, voting_sizes
+from reading import Results
+from sections import Section
 from trainings import NAMES, Training
 
 COLOURS = {
@@ -23,16 +23,21 @@ COLOURS = {
 METRICS = {"LTR": "NDCG@10", "CTR": "AUC"}
 
 
-def draw(section: Section, curves: Curves, path: Path) -> None:
-    figure = {
-        "table2": bars_of_times, "figure2": lambda c: lines(c, comparison, by_name),
+def draw(section: Section, results: Results, path: Path) -> bool:
+    """Whether there is a picture of this section."""
+    drawn = {
+        "table2": bars_of_times, "figure1": lambda r: lines(r, comparison, by_name),
         "table3": lambda _: traffic(section),
-        "table4": by_voting_size, "figure3": lambda c: lines(c, machine_numbers, by_number),
-        "figure4": lambda c: lines(c, boosters, by_name), "real": lambda _: real(section),
-    }[section.name](curves)  # fmt: skip
+        "table4": by_voting_size, "figure2": lambda r: lines(r, machine_numbers, by_number),
+        "figure3": lambda r: lines(r, boosters, by_name), "real": lambda _: real(section),
+    }.get(section.name)  # fmt: skip
+    if drawn is None:
+        return False
+    figure = drawn(results)
     figure.tight_layout()
     figure.savefig(path, dpi=110, metadata={"Software": None})  # the same bytes from the same figures
     plt.close(figure)
+    return True
 
 
 def by_name(training: Training) -> tuple[str, Any]:
@@ -43,25 +48,26 @@ def by_number(training: Training) -> tuple[str, Any]:
     return f"{training.n_workers} machines", plt.get_cmap("viridis")(min(0.95, training.n_workers.bit_length() / 9))
 
 
-def lines(curves: Curves, trainings: Any, look: Any) -> Any:
-    """The metric against virtual time, one panel a task."""
+def lines(results: Results, trainings: Any, look: Any) -> Any:
+    """The metric against virtual time of each first run, one panel a task."""
     figure, panels = plt.subplots(1, len(MADE), figsize=(11, 4))
     for panel, task in zip(panels, MADE, strict=True):
         for training in trainings(task):
             label, colour = look(training)
-            panel.plot(curves[training].seconds, curves[training].metric, label=label, color=colour)
+            curve = results[training].first
+            panel.plot(curve.seconds, curve.metric, label=label, color=colour)
         panel.set(title=task, xlabel="virtual seconds", ylabel=METRICS[task], xscale="log")
         panel.grid(alpha=0.3)
         panel.legend(fontsize=8)
     return figure
 
 
-def bars_of_times(curves: Curves) -> Any:
+def bars_of_times(results: Results) -> Any:
     figure, panels = plt.subplots(1, len(MADE), figsize=(11, 3.2))
     for panel, task in zip(panels, MADE, strict=True):
-        goal = target(curves[comparison(task)[0]])
+        goal = results[comparison(task)[0]].target
         for training in comparison(task):
-            seconds = curves[training].time_to(goal)
+            seconds = results[training].time_to(goal)
             panel.barh(training.name, seconds or 0.0, color=COLOURS[training.learner])
             if seconds is None:
                 panel.text(0.0, training.name, " not reached", va="center")
@@ -85,14 +91,14 @@ def traffic(section: Section) -> Any:
     return figure
 
 
-def by_voting_size(curves: Curves) -> Any:
+def by_voting_size(results: Results) -> Any:
     figure, panels = plt.subplots(2, len(MADE), figsize=(11, 6), sharex=True)
     for column, task in enumerate(MADE):
         for n_workers, style in zip(FEW_AND_MANY[task], ("o-", "s--"), strict=True):
-            found = [curves[training] for training in voting_sizes(task, n_workers)]
+            found = [results[training] for training in voting_sizes(task, n_workers)]
             label = f"{n_workers} machines"
-            panels[0, column].plot(VOTING_SIZES, [best(curve) for curve in found], style, label=label)
-            panels[1, column].plot(VOTING_SIZES, [convergence_seconds(curve) for curve in found], style, label=label)
+            panels[0, column].plot(VOTING_SIZES, [runs.best for runs in found], style, label=label)
+            panels[1, column].plot(VOTING_SIZES, [runs.convergence()[0] for runs in found], style, label=label)
         panels[0, column].set(title=task, ylabel=f"best {METRICS[task]}")
         panels[1, column].set(xlabel="k", ylabel="virtual seconds to convergence", ylim=(0, None))
         for panel in panels[:, column]:

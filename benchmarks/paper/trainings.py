@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -33,10 +33,14 @@ class Training:
     learner: str
     n_workers: int
     top_k: int = 20
+    seed: int = 0
 
     @property
     def name(self) -> str:
         return NAMES[self.learner]
+
+    def with_seed(self, seed: int) -> Training:
+        return replace(self, seed=seed)
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,8 @@ class Setting:
         return Params(
             objective=task.objective, n_classes=2 if task.kind == "binary" else 1, n_estimators=n_trees,
             learning_rate=self.learning_rate, num_leaves=self.num_leaves, tree_learner=training.learner,
-            n_workers=training.n_workers, top_k=training.top_k, n_threads=1, verbosity=0,
+            n_workers=training.n_workers, top_k=training.top_k, n_threads=1, seed=training.seed,
+            verbosity=0,
         )  # fmt: skip
 
 

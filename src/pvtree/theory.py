@@ -1,26 +1,42 @@
 """The paper's theorems as functions: how surely the election contains the best attribute, and what coarse bins lose.
 
-Theorem 4.1 and 4.2 of Meng et al., NIPS 2016. docs/theory.md tells them in words, with what the proofs leave open.
+Section 4 of Meng et al., NIPS 2016. docs/theory.md tells it in words, with what the proofs leave open.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from numbers import Real
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.special import betainc, ndtri
 
-from pvtree.errors import InvalidDataError, InvalidParameterError
-from pvtree.planning.attribute_gains import MOST_BINS, BestSplits, BinnedData, bin_data
+from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
+from pvtree.parameters.params import Rule, integer
+from pvtree.planning.attribute_gains import numbers
+from pvtree.planning.deviations import (
+    COUNT,
+    best_splits,
+    deviation_constants,
+    deviation_terms,
+    gain_gaps,
+    quantization_bias,
+    quantization_certainty,
+    simulate_alpha,
+    simulate_quantization_alpha,
+)
 
 if TYPE_CHECKING:
     from pvtree.find_split import Votes
 
 __all__ = [
     "Estimate",
+    "best_machine_number",
     "best_splits",
+    "bound_by_attributes",
+    "bound_by_machines",
     "deviation_constants",
     "deviation_terms",
     "election_bound",
@@ -30,10 +46,14 @@ __all__ = [
     "least_votes",
     "local_success",
     "quantization_bias",
+    "quantization_certainty",
     "selection_probability",
     "simulate_alpha",
+    "simulate_quantization_alpha",
 ]
 
+_ELECTION_SIZE = Rule("beta", "a number of at least 1", lambda v: isinstance(v, Real), lambda v: 1.0 <= v < math.inf)
+_CONFIDENCE = Rule("of an interval", "a number between 0 and 1", lambda v: isinstance(v, Real), lambda v: 0.0 < v < 1.0)
 _ALMOST = 1e-9  # keeps M / beta from falling short of a whole number by rounding; too many votes are on the safe side
 
 
@@ -55,85 +75,24 @@ def least_votes(n_workers: int, election_size: float = 2.0, top_k: int | None = 
 
 
 def selection_probability(
-    p: float | np.ndarray, n_workers: int, election_size: float = 2.0, top_k: int | None = None
+    p: float | Sequence[float] | np.ndarray, n_workers: int, election_size: float = 2.0, top_k: int | None = None
 ) -> float | np.ndarray:
     """Theorem 4.1's binomial: how surely the best attribute is elected if each machine names it with probability p.
 
     P(Binomial(M, p) >= [M / beta] + 1), for machines that decide independently; with ``top_k``, for the smaller number
-    of votes that suffices (``least_votes``). It is a lower bound: where other votes scatter, fewer are enough.
+    of votes that suffices (``least_votes``). It is a lower bound: where other votes scatter, fewer are enough. Several
+    p give an array.
     """
-    share = np.asarray(p, np.float64)
+    share = numbers("p", p)
     if not ((share >= 0.0) & (share <= 1.0)).all():
         raise InvalidParameterError(f"p must lie between 0 and 1, is {p}.")
     least = least_votes(n_workers, election_size, top_k)
     # The tail of a binomial is an incomplete beta function.
     tail = np.zeros(share.shape) if least > n_workers else betainc(least, n_workers - least + 1, share)
-    return tail if isinstance(p, np.ndarray) else float(tail)
+    return np.asarray(tail) if share.ndim else float(tail)
 
 
-# Local voting: deviation terms
-
-
-def gain_gaps(gains: np.ndarray, top_k: int, with_best: bool = True) -> np.ndarray:
-    """How far each attribute's local gain may lie from its true gain: l_(j)(k), in the order of ``gains``.
-
-    Half the distance to the best attribute for all from rank k + 1 on; infinite for those of rank 2 to k, which may be
-    anywhere. The printed sum begins at rank k + 1 and so lets the best attribute itself deviate without limit. The
-    proof needs that it falls by no more than the smallest of these gaps; ``with_best=False`` leaves that out, as
-    printed.
-    """
-    gains = np.asarray(gains, np.float64)
-    if gains.ndim != 1 or len(gains) == 0 or not np.isfinite(gains).all():
-        raise InvalidDataError("gains must be a list of finite numbers, one for each attribute.")
-    if top_k < 1:
-        raise InvalidParameterError(f"top_k must be an integer of at least 1, is {top_k}.")
-    order = np.argsort(-gains, kind="stable")
-    gaps = np.full(len(gains), np.inf)
-    gaps[order[top_k:]] = (gains[order[0]] - gains[order[top_k:]]) / 2.0
-    if with_best and len(gains) > top_k:
-        gaps[order[0]] = gaps[order[top_k]]
-    return gaps
-
-
-def deviation_constants(impurities: np.ndarray) -> np.ndarray:
-    """c_j = min(2 / (9 H_left^2), 2 / (9 H_right^2)) from (attributes, 2) impurities of the sides of the best split.
-
-    Entropies for information gain, variances for variance gain, in the unit of the gains. (The appendix prints the left
-    side twice.) Infinite where both sides are pure.
-    """
-    impurities = np.asarray(impurities, np.float64)
-    if impurities.ndim != 2 or impurities.shape[1] != 2 or not (impurities >= 0.0).all():
-        raise InvalidDataError("impurities must be an array (attributes, 2) of numbers that are not negative.")
-    with np.errstate(divide="ignore"):
-        constants: np.ndarray = 2.0 / (9.0 * impurities.max(axis=1) ** 2)
-    return constants
-
-
-def deviation_terms(
-    gains: np.ndarray,
-    impurities: np.ndarray,
-    n_rows: int,
-    top_k: int,
-    alpha: float | np.ndarray = 0.0,
-    with_best: bool = True,
-) -> np.ndarray:
-    """delta_j(n, k) = alpha_j(n) + 4 exp(-c_j n l_j^2): how likely attribute j deviates by more than it may, or more.
-
-    ``alpha`` is the chance that the labels on both sides, and the place of the local split, shift the gain by more than
-    l_j / 3. The paper only tells that it vanishes with n. 0 leaves it out, and what is left is then no bound for few
-    rows; ``simulate_alpha`` finds it for given data. Attributes that may be anywhere have no term.
-    """
-    gaps, constants = gain_gaps(gains, top_k, with_best), deviation_constants(impurities)
-    if len(gaps) != len(constants):
-        raise InvalidDataError(
-            f"gains and impurities must be of as many attributes, are {len(gaps)}, {len(constants)}."
-        )
-    if n_rows < 0 or not (np.asarray(alpha) >= 0.0).all():
-        raise InvalidParameterError("n_rows and alpha must not be negative.")
-    # A gap of 0 promises nothing, and an infinite one allows everything, whatever the constant is.
-    exponent = np.where((gaps > 0.0) & (gaps < np.inf), gaps, 1.0) ** 2 * constants * n_rows
-    exponent = np.where(gaps == 0.0, 0.0, exponent)
-    return np.where(gaps == np.inf, 0.0, alpha + 4.0 * np.exp(-exponent))
+# Local voting: from deviation terms to one machine's chance
 
 
 def local_success(
@@ -163,73 +122,76 @@ def election_bound(
     return float(selection_probability(p, n_workers, election_size))
 
 
-def best_splits(X: np.ndarray, y: np.ndarray, criterion: str = "entropy", max_bin: int = MOST_BINS) -> BestSplits:
-    """Every attribute's best split of given rows: ``gain`` (in bits, or variance) and ``impurities`` of both sides."""
-    data = bin_data(X, y, criterion, max_bin)
-    return data.best_splits(data.histograms())
+# The discussions of Theorem 4.1
 
 
-def simulate_alpha(
-    X: np.ndarray,
-    y: np.ndarray,
+def bound_by_attributes(
+    gains: np.ndarray,
+    impurities: np.ndarray,
+    n_attributes: int | Sequence[int] | np.ndarray,
     n_rows: int,
     top_k: int,
-    criterion: str = "entropy",
-    max_bin: int = MOST_BINS,
-    n_draws: int = 400,
-    random_state: int = 0,
-) -> np.ndarray:
-    """alpha_j(n) by simulation: the share of draws of ``n_rows`` of the given rows with ``abs(J_j) > l_j / 3``.
-
-    J is the proof's: the local sides' impurity at the local split, less the true sides' at the true split, both
-    with the local shares of rows. The given rows stand for the distribution. The proof says that n^(2/3) J converges;
-    as printed, however, J holds the labels' own variation, so that it shrinks like n^(-1/2).
-    """
-    if n_rows < 1 or n_draws < 1:
-        raise InvalidParameterError(f"n_rows and n_draws must be at least 1, are {n_rows} and {n_draws}.")
-    data = bin_data(X, y, criterion, max_bin)
-    true = data.best_splits(data.histograms())
-    limit = gain_gaps(true.gain, top_k) / 3.0
-    rng = np.random.default_rng(random_state)
-    n_beyond = np.zeros(len(limit), np.int64)
-    for _ in range(n_draws):
-        local = data.histograms(rng.integers(0, len(data.codes), n_rows))
-        n_beyond += np.abs(_rest_term(data, local, true)) > limit
-    return n_beyond / n_draws
-
-
-def _rest_term(data: BinnedData, sums: np.ndarray, true: BestSplits) -> np.ndarray:
-    """J of each attribute."""
-    found = data.best_splits(sums)
-    n_rows = data.n_rows_of(sums)  # (attributes, bins)
-    all_rows = n_rows.sum(axis=1)
-    n_left = np.where(np.arange(n_rows.shape[1]) <= true.last_left[:, None], n_rows, 0.0).sum(axis=1)
-    at_true = (n_left * true.left_impurity + (all_rows - n_left) * true.right_impurity) / all_rows
-    of_node = data.weighted_impurity(sums.sum(axis=1)) / all_rows
-    rest: np.ndarray = of_node - found.gain - at_true
-    return rest
-
-
-# Theorem 4.2: coarse bins
-
-
-def quantization_bias(
-    x: np.ndarray, y: np.ndarray, n_bins: int, criterion: str = "entropy", max_bin: int = MOST_BINS
+    n_workers: int,
+    election_size: float = 2.0,
+    alpha: float | np.ndarray = 0.0,
+    with_best: bool = True,
 ) -> float | np.ndarray:
-    """``f_j(b) = abs(IG_j - IG_j^b)``: what the best split loses where only ``n_bins`` of ``max_bin`` bins are kept.
+    """Discussion 2: ``election_bound`` for each of these numbers of attributes d.
 
-    The theorem's point: however many rows there are, the gain of the quantized histogram stays away from the true one
-    by about this much. Bins are merged to equal mass as tree_learner="quantized" does. A column gives a number, a
-    matrix one for each column.
+    Fewer than given are those of the largest gains. More are copies of the least informative one: among very many
+    attributes most are far from the best, so that each adds only its own small term to the sum.
     """
-    if not 2 <= n_bins <= max_bin:
-        raise InvalidParameterError(f"n_bins must be an integer from 2 to max_bin, which is {max_bin}; is {n_bins}.")
-    x = np.asarray(x, np.float64)
-    data = bin_data(x[:, None] if x.ndim == 1 else x, y, criterion, max_bin)
-    coarse = data.coarser(n_bins)
-    full = data.best_splits(data.histograms()).gain
-    bias: np.ndarray = np.abs(full - coarse.best_splits(coarse.histograms()).gain)
-    return float(bias[0]) if x.ndim == 1 else bias
+    gains, impurities, alpha = numbers("gains", gains), numbers("impurities", impurities), numbers("alpha", alpha)
+    wanted = np.atleast_1d(n_attributes)
+    for number in wanted:
+        COUNT.check("Each number in n_attributes", number)
+    deviation_terms(gains, impurities, n_rows, top_k, alpha, with_best)  # checks them all
+    order = np.argsort(-gains, kind="stable")
+    # Ranks from 0; the best one's own term needs rank top_k, which may be a copy's.
+    of_rank = order[np.minimum(np.arange(max(len(gains), top_k + 1)), len(gains) - 1)]
+    alpha = np.broadcast_to(alpha, gains.shape)[of_rank]
+    terms = deviation_terms(gains[of_rank], impurities[of_rank], n_rows, top_k, alpha, with_best)
+    sums = np.cumsum(terms[top_k:])[np.clip(wanted, top_k + 1, len(terms)) - top_k - 1]
+    sums = terms[0] + sums + np.maximum(wanted - len(terms), 0) * terms[-1]
+    p = np.where(wanted > top_k, np.maximum(0.0, 1.0 - sums), 1.0)  # a ballot with room for all names the best
+    bound = selection_probability(p, n_workers, election_size)
+    return bound if np.ndim(n_attributes) else float(np.asarray(bound)[0])
+
+
+def bound_by_machines(
+    success: Callable[[int], float],
+    n_rows: int,
+    machines: Sequence[int] | np.ndarray,
+    election_size: float = 2.0,
+    top_k: int | None = None,
+) -> np.ndarray:
+    """Discussion 3: how surely each of these numbers of machines M elects the best attribute if they share N rows.
+
+    ``success`` tells with which probability a machine of n = [N / M] rows names the best attribute: ``local_success``
+    for given gains, or what was measured. More machines have fewer rows each, but more votes.
+    """
+    COUNT.check("n_rows", n_rows)
+    shared = integer("that share the rows", 1, n_rows)
+    bounds = []
+    for n_workers in np.atleast_1d(machines):
+        shared.check("Each number in machines", n_workers)
+        p = success(n_rows // int(n_workers))
+        bounds.append(float(selection_probability(p, int(n_workers), election_size, top_k)))
+    return np.array(bounds)
+
+
+def best_machine_number(
+    success: Callable[[int], float],
+    n_rows: int,
+    machines: Sequence[int] | np.ndarray,
+    election_size: float = 2.0,
+    top_k: int | None = None,
+) -> int:
+    """The number of machines with the greatest ``bound_by_machines``; the first of them if several are as good."""
+    bounds = bound_by_machines(success, n_rows, machines, election_size, top_k)
+    if len(bounds) == 0:
+        raise InvalidParameterError("machines must hold at least one number of machines.")
+    return int(np.atleast_1d(machines)[np.argmax(bounds)])
 
 
 # What a training's ballots tell
@@ -251,8 +213,7 @@ def estimate_p(votes: Votes | Iterable[Votes], n_workers: int, confidence: float
     too high rather than too low. With tree_learner="exact_voting" the winner is known to be the best, and it is not.
     """
     n_named, n_ballots = _counted(votes, n_workers)
-    if not 0.0 < confidence < 1.0:
-        raise InvalidParameterError(f"confidence must lie between 0 and 1, is {confidence}.")
+    _CONFIDENCE.check("confidence", confidence)
     share, z = n_named / n_ballots, float(ndtri((1.0 + confidence) / 2.0))
     spread = z * z / n_ballots
     middle = (share + spread / 2.0) / (1.0 + spread)
@@ -277,8 +238,12 @@ def estimate_selection(
 
 def _counted(votes: Votes | Iterable[Votes], n_workers: int) -> tuple[int, int]:
     """Ballots that named the winner, and all ballots."""
-    each: list[Votes] = [votes] if hasattr(votes, "named") else list(votes)  # type: ignore[arg-type, list-item]
-    n_named, n_ballots = sum(tree.named for tree in each), n_workers * sum(tree.splits for tree in each)
+    COUNT.check("n_workers", n_workers)
+    try:
+        each: list[Votes] = [votes] if hasattr(votes, "named") else list(votes)  # type: ignore[arg-type, list-item]
+        n_named, n_ballots = sum(tree.named for tree in each), n_workers * sum(tree.splits for tree in each)
+    except (AttributeError, TypeError):
+        raise InvalidTypeError("votes must be an estimator's votes_, or those of one tree.") from None
     if n_ballots <= 0:
         raise InvalidDataError("votes hold no split that workers voted about; train with more attributes than elected.")
     if n_named > n_ballots:
@@ -289,9 +254,7 @@ def _counted(votes: Votes | Iterable[Votes], n_workers: int) -> tuple[int, int]:
 
 
 def _check_election(n_workers: int, election_size: float, top_k: int | None) -> None:
-    if n_workers < 1 or n_workers != int(n_workers):
-        raise InvalidParameterError(f"n_workers must be an integer of at least 1, is {n_workers}.")
-    if not 1.0 <= election_size < math.inf:
-        raise InvalidParameterError(f"election_size must be a number of at least 1, is {election_size}.")
-    if top_k is not None and (top_k < 1 or top_k != int(top_k)):
-        raise InvalidParameterError(f"top_k must be an integer of at least 1, is {top_k}.")
+    COUNT.check("n_workers", n_workers)
+    _ELECTION_SIZE.check("election_size", election_size)
+    if top_k is not None:
+        COUNT.check("top_k", top_k)

@@ -10,6 +10,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_array_equal
 
 import oracle
+from pvtree.binning import thresholds as binning
 from pvtree.binning.binned_rows import BinnedRows
 from pvtree.binning.thresholds import Thresholds, bin_rows, block_starts, choose_own_bins, choose_shared_bins
 from pvtree.comm import Communicator

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pvtree.binning.coarsening import merge_bins
 from pvtree.binning.thresholds import Thresholds
-from pvtree.errors import InvalidDataError, InvalidParameterError
+from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
 from pvtree.kernels.binning.dense import choose_thresholds
 from pvtree.kernels.constants import N_BINS
+from pvtree.parameters.params import integer
 
 CRITERIA = ("entropy", "variance")
 MOST_BINS = int(N_BINS) - 1
@@ -59,6 +60,12 @@ class BinnedData(NamedTuple):
 
     def n_rows_of(self, sums: np.ndarray) -> np.ndarray:
         return sums.sum(axis=-1) if self.criterion == "entropy" else sums[..., 0]
+
+    def node_impurity(self, sums: np.ndarray) -> np.ndarray:
+        """Of all rows, from histograms: (n_attributes,), all equal."""
+        node = sums.sum(axis=1)
+        impurity: np.ndarray = self.weighted_impurity(node) / np.maximum(self.n_rows_of(node), 1.0)
+        return impurity
 
     def sides(self, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Sums on the left and on the right of every boundary between bins, from histograms."""
@@ -112,25 +119,35 @@ def bin_data(X: np.ndarray, y: np.ndarray, criterion: str = "entropy", max_bin: 
 def _summands(y: np.ndarray, criterion: str) -> np.ndarray:
     """What a row adds to its bins: a one for its class; or one, the label and its square."""
     if criterion == "entropy":
-        classes, label = np.unique(y, return_inverse=True)
+        try:
+            classes, label = np.unique(y, return_inverse=True)
+        except TypeError:
+            raise InvalidTypeError("y must be labels of one kind, all numbers or all texts, without None.") from None
         return np.eye(len(classes))[label]
-    y = y.astype(np.float64) - y.astype(np.float64).mean()  # centred: squares lose fewer digits
+    y = y - y.mean()  # centred: squares lose fewer digits
     return np.stack((np.ones(len(y)), y, y * y), axis=1)
 
 
 def _checked(X: np.ndarray, y: np.ndarray, criterion: str, max_bin: int) -> tuple[np.ndarray, np.ndarray]:
     if criterion not in CRITERIA:
         raise InvalidParameterError(f"criterion must be one of {', '.join(CRITERIA)}, is {criterion!r}.")
-    if not 2 <= max_bin <= MOST_BINS:
-        raise InvalidParameterError(f"max_bin must be an integer from 2 to {MOST_BINS}, is {max_bin}.")
-    X, y = np.asarray(X, np.float64), np.asarray(y)
+    integer("of an attribute", 2, MOST_BINS).check("max_bin", max_bin)
+    X, y = numbers("X", X), np.asarray(y) if criterion == "entropy" else numbers("y", y)
     if X.ndim != 2 or y.shape != X.shape[:1] or len(y) == 0:
         raise InvalidDataError(
             f"X must be a matrix of at least one row, and y must have a label for each, are {X.shape} and {y.shape}."
         )
-    if not np.isfinite(X).all() or (criterion == "variance" and not np.isfinite(y.astype(np.float64)).all()):
+    if not np.isfinite(X).all() or (y.dtype.kind == "f" and not np.isfinite(y).all()):
         raise InvalidDataError("X and y must be finite here; leave out rows with missing values.")
     return X, y
+
+
+def numbers(name: str, value: Any) -> np.ndarray:
+    """float64 of what an argument holds."""
+    try:
+        return np.asarray(value, np.float64)
+    except (TypeError, ValueError):
+        raise InvalidTypeError(f"{name} must be numbers, got {type(value).__name__} with something else.") from None
 
 
 def _x_log_x(x: np.ndarray) -> np.ndarray:
