@@ -1,6 +1,6 @@
 """How near ``pvtree plan`` comes: bytes, collectives and seconds per tree against trainings on virtual machines.
 
-The clocks of ``pvtree.comm.virtual`` tell the seconds; docs/cluster.md has those of hosts with a real network.
+The clocks of ``pvtree.comm.virtual`` tell the seconds; docs/network-benchmark.md has those of hosts with a real network.
 """
 
 from __future__ import annotations
