@@ -1,6 +1,6 @@
-"""Theorems 4.1 and 4.2 against elections that are really held: many random draws of machines' rows, in numpy.
+"""Theorems 4.1 and 4.2 against simulated elections: many random draws of machines' rows, in numpy.
 
-It shares no code with the package but the functions under test, so that tests can hold the one to the other.
+It shares no code with the package except the functions under test, so that tests can compare the two.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ N_BINS, N_COARSE = 100, 10  # full-grained bins of equal mass, and the quantized
 
 
 class Population(NamedTuple):
-    """Rows that stand for the distribution; machines draw theirs from them."""
+    """Rows that represent the distribution; machines draw their rows from them."""
 
     X: np.ndarray  # float64 (n_rows, n_attributes)
     y: np.ndarray  # int64 (n_rows,), 0 or 1
@@ -31,7 +31,7 @@ class Population(NamedTuple):
 
 
 class Elections(NamedTuple):
-    """What happened in each of many trainings' roots."""
+    """Results of the election at the root of each trial."""
 
     is_named: np.ndarray  # bool (n_trials, n_workers): whether a machine's ballot has the best attribute
     is_elected: np.ndarray  # bool (n_trials,)
@@ -48,14 +48,14 @@ class Elections(NamedTuple):
 
     @property
     def error(self) -> float:
-        """Standard error of the frequency; that of one miss where there was none."""
+        """Standard error of the frequency; if there was no miss, that of one miss."""
         n = len(self.is_elected)
         missed = max(1.0, min(n - 1.0, n * (1.0 - self.frequency))) / n
         return float(np.sqrt(missed * (1.0 - missed) / n))
 
 
 def make_population(n_rows: int = 60_000, n_attributes: int = 40, seed: int = 0) -> Population:
-    """Attribute 0 has a step in the middle of a coarse bin; the next seven tell ever less, and the others nothing."""
+    """Attribute 0 has a step inside a coarse bin; the next seven are ever less informative, the others are noise."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n_rows, n_attributes))
     X[:, 0] = rng.permutation(n_rows) / n_rows
@@ -94,7 +94,7 @@ def entropy(counts: np.ndarray) -> np.ndarray:
 def hold_elections(
     of: Population, n_workers: int, n_rows: int, top_k: int, election_size: float, n_trials: int, seed: int = 0
 ) -> Elections:
-    """Each trial: every machine draws rows of its own, names k attributes, the most named [beta k] are merged."""
+    """In each trial, every machine draws its own rows and names k attributes; the [beta k] most named are merged."""
     rng = np.random.default_rng(seed)
     is_named = np.empty((n_trials, n_workers), bool)
     is_elected = np.empty(n_trials, bool)
@@ -103,7 +103,7 @@ def hold_elections(
     for trial in range(n_trials):
         rows = rng.permutation(len(of.y))[: n_workers * n_rows].reshape(n_workers, n_rows)
         counts = histograms(of.codes[rows], of.y[rows])
-        # Lots decide between equals: the best attribute must not win by its number.
+        # Ties are broken at random: the best attribute must not win by its number.
         local = gains_of(counts).max(axis=2) + 1e-9 * rng.random((n_workers, n_attributes))
         ballots = np.argsort(-local, axis=1)[:, :top_k]
         votes = np.bincount(ballots.ravel(), minlength=n_attributes)
@@ -120,7 +120,7 @@ def hold_elections(
 
 
 def bound_of(of: Population, n_workers: int, n_rows: int, top_k: int, election_size: float, n_draws: int) -> float:
-    """The theorem's bound with alpha by simulation."""
+    """The theorem's bound, with alpha from a simulation."""
     found = theory.best_splits(of.X, of.y, max_bin=N_BINS)
     alpha = theory.simulate_alpha(of.X, of.y, n_rows, top_k, max_bin=N_BINS, n_draws=n_draws)
     return theory.election_bound(found.gain, found.impurities, n_rows, top_k, n_workers, election_size, alpha)

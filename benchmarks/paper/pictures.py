@@ -44,7 +44,7 @@ def by_number(training: Training) -> tuple[str, Any]:
 
 
 def lines(curves: Curves, trainings: Any, look: Any) -> Any:
-    """The metric against virtual time, one panel a task."""
+    """The metric against virtual time, one panel per task."""
     figure, panels = plt.subplots(1, len(MADE), figsize=(11, 4))
     for panel, task in zip(panels, MADE, strict=True):
         for training in trainings(task):
@@ -102,7 +102,7 @@ def by_voting_size(curves: Curves) -> Any:
 
 
 def real(section: Section) -> Any:
-    """The best metric of each algorithm, one panel a data set."""
+    """The best metric of each algorithm, one panel per data set."""
     names: Sequence[str] = list(dict.fromkeys(row[0] for row in section.rows))
     figure, panels = plt.subplots(1, len(names), figsize=(3.4 * len(names), 3.2), squeeze=False)
     for panel, name in zip(panels[0], names, strict=True):

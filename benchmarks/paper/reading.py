@@ -1,4 +1,4 @@
-"""What is read off the curves: when a training has converged, and whether the paper's observations are seen again."""
+"""Conclusions from the curves: when a training has converged, and whether the paper's observations are confirmed."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def best(curve: Curve) -> float:
 
 
 def target(curve: Curve) -> float:
-    """What counts as this training's convergence."""
+    """The metric at which this training counts as converged."""
     return best(curve) - TOLERANCE[curve.training.task]
 
 
 def convergence_seconds(curve: Curve) -> float:
-    """Virtual seconds until a training has reached its own convergence."""
+    """Virtual seconds until a training has converged."""
     seconds = curve.time_to(target(curve))
     assert seconds is not None  # its best is one of its values
     return seconds
@@ -34,7 +34,7 @@ def tree_seconds(curve: Curve) -> float:
 
 
 def fastest_first(seconds: Mapping[str, float | None]) -> list[str]:
-    """Who never gets there comes last."""
+    """Trainings that never reach the target come last."""
     return sorted(seconds, key=lambda name: float("inf") if seconds[name] is None else seconds[name])  # type: ignore[arg-type,return-value]
 
 

@@ -43,7 +43,7 @@ WHY_COARSE = {"CTR": " (most of these attributes have fewer values than the coar
 
 @dataclass(frozen=True)
 class Section:
-    """One table or figure: what is written on the page, and into NAME.csv."""
+    """One table or figure: its text on the page and the content of NAME.csv."""
 
     name: str  # of its files
     title: str
@@ -104,7 +104,7 @@ def speed_up(sequential: float | None, seconds: float | None) -> str:
 
 
 def order_verdict(task: str, ours: dict[str, float | None]) -> str:
-    """Whether the four of the paper's table come in its order."""
+    """Whether the four algorithms rank as in the paper's table."""
     reported = PAPER_SECONDS[task]
     here = fastest_first({learner: ours[learner] for learner in reported})
     there = fastest_first(dict(reported))
@@ -197,7 +197,7 @@ def table_4(curves: Curves) -> Section:
 
 
 def with_more_machines(curves: Curves, task: str) -> str:
-    """What the step from few to many machines brings at k = 20."""
+    """The speedup from few to many machines at k = 20."""
     few, many = FEW_AND_MANY[task]
     here = [convergence_seconds(curves[Training(task, "voting", n)]) for n in (few, many)]
     there = [PAPER_BY_SIZE[task, n][VOTING_SIZES.index(TOP_K)][0] for n in (few, many)]
