@@ -1,7 +1,7 @@
 """pvtree and LightGBM on hosts with a network of a given rate: bytes, calls, seconds and test AUC of their trees.
 
-Hosts are network namespaces of this machine, which needs root (see network.py). All train on the same rows, one after
-another, in every repetition; each host has its own share of the rows and one thread.
+Hosts are network namespaces of this machine, which needs root (see network.py). In every repetition, all trainings run
+one after another on the same rows; each host has its own share of the rows and one thread.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FIRST_PORT = 12400  # of LightGBM: a new one for every training, because the las
 
 @dataclass(frozen=True)
 class Run:
-    """One training, per tree: without the first one, which also loads and prepares things. Means over the hosts."""
+    """One training, per tree, as means over the hosts. The first tree is left out, because it includes the start-up."""
 
     seconds: float
     sent: float
@@ -89,7 +89,7 @@ def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hosts", type=int, default=4, help="hosts, each with its own share of the rows (4)")
     parser.add_argument("--rows", type=int, default=100_000, help="rows of all hosts together (100,000)")
-    parser.add_argument("--test-rows", type=int, default=50_000, help="further rows, for the AUC (50,000)")
+    parser.add_argument("--test-rows", type=int, default=50_000, help="additional rows for the AUC (50,000)")
     parser.add_argument("--columns", type=int, default=1_200, help="columns (1,200)")
     parser.add_argument("--leaves", type=int, default=63, help="leaves of a tree (63)")
     parser.add_argument("--top-k", type=int, default=15, help="columns that a host nominates (15)")
@@ -240,7 +240,7 @@ def rate_table(runs: Runs) -> str:
 
 
 def against_targets(runs: Runs) -> list[str]:
-    """What was to be reached, of those that were run."""
+    """Targets of the trainings that were run, with what they reached."""
     lines = []
     voting = runs.get("pvtree-voting")
     peers = {name: runs[name] for name in runs if name.startswith("lightgbm")}
@@ -265,7 +265,7 @@ def against_targets(runs: Runs) -> list[str]:
 
 
 def waiting_table(runs: Runs) -> str:
-    """A tree's time in each phase's collectives, waiting for slower hosts included, and the rest."""
+    """Time per tree in the collectives of each phase, including the wait for slower hosts, and the rest."""
     rows = []
     for name, repeated in runs.items():
         phases = np.median([run.ledger for run in repeated if run.ledger is not None], axis=0)  # (phases, 3)

@@ -1,7 +1,7 @@
-"""What runs on a host of benchmarks/cluster.py and virtual_time.py, in a process of its own: ``cluster_programs.py WHAT
-FOLDER``, and for LightGBM the port and the host's number.
+"""The programs that run on the hosts of benchmarks/cluster.py and virtual_time.py, each in its own process:
+``cluster_programs.py WHAT FOLDER``, and for LightGBM the port and the host's number.
 
-Reads the folder's setting and the host's own rows; writes what it measured as JSON, one file a host.
+Each reads the folder's setting and the host's own rows, and writes what it measured as JSON, one file per host.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NOTED: dict[Communicator, Callable[[], None]] = {}  # what each worker does afte
 
 @dataclass(frozen=True)
 class Setting:
-    """What all libraries train, in the same way."""
+    """The training, the same for all libraries."""
 
     n_rows: int
     n_test: int
@@ -68,13 +68,13 @@ class Setting:
 
 @dataclass
 class Moments:
-    """One host after every tree: the clock, its processor's, bytes sent; of pvtree also the ledger by phase."""
+    """State of one host after every tree: clock, processor time, bytes sent; for pvtree also the ledger by phase."""
 
     seconds: list[float] = field(default_factory=list)
     processor: list[float] = field(default_factory=list)
     sent: list[int] = field(default_factory=list)
     ledger: list[list[list[int]]] = field(default_factory=list)  # (trees, phases, 3): bytes, calls, nanoseconds
-    auc: float | None = None  # of the test rows, told by host 0
+    auc: float | None = None  # of the test rows, reported by host 0
 
     def note(self) -> None:
         self.add(time.monotonic(), time.process_time(), sent_bytes())
@@ -129,14 +129,14 @@ def warm(folder: Path) -> None:
 
 
 def bind(folder: Path, host: int) -> None:
-    """With more hosts than cores: no luck decides how many of them share a core."""
+    """With more hosts than cores, fix how many of them share a core instead of leaving it to chance."""
     if Setting.read(folder).is_bound:
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[host % len(cores)]})
 
 
 def fit_and_write(folder: Path, learner: str, comm: Communicator, note: Callable[[Moments], None]) -> None:
-    """One worker's training, with a note after every tree."""
+    """Train on one worker, and record its state after every tree."""
     setting, moments = Setting.read(folder), Moments()
     part = Part.load(folder / f"rows{comm.rank}")
 
@@ -154,7 +154,7 @@ def fit_and_write(folder: Path, learner: str, comm: Communicator, note: Callable
 
 @contextmanager
 def noting() -> Iterator[None]:
-    """Callbacks run on worker 0 alone, but every host's interface and clock is asked."""
+    """Record on every host, although callbacks run on worker 0 only."""
     from pvtree.training.boosting import Booster
 
     iterations = Booster.iterations
@@ -181,7 +181,7 @@ def pvtree(folder: Path, learner: str) -> None:
 
 
 def virtual(folder: Path, learner: str) -> None:
-    """All hosts of the training, as virtual machines of the cluster that the folder tells of, timed by their clocks."""
+    """Train on virtual machines, timed by their clocks; the folder describes the cluster."""
     from pvtree.comm import Cluster, Network, virtual
 
     told = json.loads((folder / CLUSTER).read_text())
@@ -234,7 +234,7 @@ def lightgbm(folder: Path, learner: str, port: int, host: int) -> None:
 
 
 def check(folder: Path) -> None:
-    """The seconds of an all-reduce by pvtree's communicator and what the interface and the ledger say of it."""
+    """Time an all-reduce of pvtree's communicator, and compare the bytes of the interface with the ledger."""
     from pvtree.comm import mpi
 
     def work(comm: mpi.MPICommunicator) -> None:
@@ -249,7 +249,7 @@ def check(folder: Path) -> None:
 
 
 def links(folder: Path) -> None:
-    """Seconds of a message one way, and of rounds in which everybody sends everybody so many bytes."""
+    """Seconds of a message one way, and of rounds in which every host sends this many bytes to every other."""
     from pvtree.comm import mpi
 
     def work(comm: mpi.MPICommunicator) -> None:
@@ -275,7 +275,7 @@ def links(folder: Path) -> None:
 
 
 def ping(rank: int) -> float:
-    """Half the time of a byte from rank 0 to 1 and back; other ranks go on, and sleep where they have to wait."""
+    """Half the time of a byte from rank 0 to 1 and back. Other ranks continue, and sleep where they must wait."""
     from mpi4py import MPI
 
     world, byte, seconds = MPI.COMM_WORLD, bytearray(1), [0.0]

@@ -1,7 +1,7 @@
-"""What exact voting costs, tree by tree, beside voting and data: bytes sent, splits proven and how, test metric.
+"""What exact voting costs per tree, compared with voting and data: bytes sent, splits proven and how, test metric.
 
-Made data is wide; a folder of real data is that of voting_accuracy.py. Everything runs in this process, on virtual
-machines that are its threads. With --csv the figures of several runs are kept together, and tables show all of them.
+Synthetic data is wide; a folder of real data is that of voting_accuracy.py. Everything runs on virtual machines, which
+are threads of this process. With --csv, a file collects the figures of several runs, and tables show all of them.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ STRATEGIES: dict[str, dict[str, Any]] = {
 LOADERS = {load.__name__: load for load in REAL}
 RANGES = (0, 10, 50, 100, 150, 200)  # of tree numbers in the tables
 FIRST = 50  # trees of which exact voting is to send at most twice as much as voting, on the wide set with 8 workers
-DATA_EVERY = 10  # data sends nearly the same for every tree
+DATA_EVERY = 10  # data sends nearly the same bytes for every tree
 NEIGHBOURS = 2  # trees that are grown one after the other where not all are: the second learns from the first
 
 
 @dataclass(frozen=True)
 class TreeCost:
-    """A line of the CSV file: one tree of one training. The certificate's fields are 0 where there is none."""
+    """A line of the CSV file: one tree of one training. Without a certificate, its fields are 0."""
 
     data: str
     workers: int
@@ -78,7 +78,7 @@ class TreeCost:
 
     @property
     def pair(self) -> tuple[str, int]:
-        """What is compared: all strategies on the same data with as many workers."""
+        """The key of a comparison: all strategies on the same data with the same number of workers."""
         return self.data, self.workers
 
 
@@ -113,21 +113,21 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--only", type=names_of(parts), default=["made", "real"], help=f"of {','.join(parts)} (all)")
     parser.add_argument("--workers", default="4,8,32", help="virtual machines (4,8,32)")
     parser.add_argument("--trees", type=int, default=200, help="trees of each training (200)")
-    parser.add_argument("--every", type=int, default=1, help="measure only two of so many trees (1: all)")
-    parser.add_argument("--voting-in-full", action="store_true", help="nevertheless all of voting's, for its accuracy")
-    parser.add_argument("--rows", type=int, default=500_000, help="rows of made data (500,000)")
-    parser.add_argument("--test-rows", type=int, default=100_000, help="rows of made data to test on (100,000)")
-    parser.add_argument("--features", type=int, default=1_000, help="attributes of made data (1,000)")
+    parser.add_argument("--every", type=int, default=1, help="measure only two of this many trees (1: all)")
+    parser.add_argument("--voting-in-full", action="store_true", help="measure all trees of voting, for its accuracy")
+    parser.add_argument("--rows", type=int, default=500_000, help="rows of synthetic data (500,000)")
+    parser.add_argument("--test-rows", type=int, default=100_000, help="test rows of synthetic data (100,000)")
+    parser.add_argument("--features", type=int, default=1_000, help="attributes of synthetic data (1,000)")
     parser.add_argument("--leaves", type=int, default=63, help="leaves of a tree (63)")
-    parser.add_argument("--top-k", type=int, default=20, help="votes of a worker, where they are not chosen (20)")
-    parser.add_argument("--data", type=Path, help="folder of real data; without it there is only made data")
-    parser.add_argument("--csv", type=Path, help="file that keeps the figures of several runs together")
+    parser.add_argument("--top-k", type=int, default=20, help="votes of a worker, unless chosen automatically (20)")
+    parser.add_argument("--data", type=Path, help="folder of real data; default: only synthetic data")
+    parser.add_argument("--csv", type=Path, help="file that collects the figures of several runs")
     parser.add_argument("--output", type=Path, help="markdown file to write the tables into")
     parser.add_argument("--figure", type=Path, help="PNG file to draw; needs matplotlib")
     options = parser.parse_args()
     options.workers = [int(number) for number in options.workers.split(",")]
     if options.figure:
-        import_pyplot()  # rather now than after hours
+        import_pyplot()  # fail now rather than after hours
     return options
 
 
@@ -150,7 +150,7 @@ def made(n_rows: int, n_test: int, n_features: int) -> Data:
 
 @dataclass
 class Watched:
-    """A training seen from outside."""
+    """A training observed from outside."""
 
     sent: dict[int, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))  # rank -> tree number -> bytes
     trees: dict[int, tuple[GrownTree, Tree]] = field(default_factory=dict)  # as worker 0 grew them
@@ -162,7 +162,7 @@ class Watched:
         return hashlib.sha256(self.result.model.to_json().encode()).hexdigest()[:12]
 
     def costs(self, **setting: Any) -> Iterator[TreeCost]:
-        """Of the trees that were grown; ``setting`` is what all of them share."""
+        """Costs of the trees that were grown; ``setting`` is common to all of them."""
         for i, number in enumerate(sorted(self.sent[0])):
             told: dict[str, Any] = {}
             if self.result.certificates:
@@ -175,12 +175,12 @@ class Watched:
 
 @dataclass(frozen=True)
 class KnownTree(GrownTree):
-    """Grown in another training: nobody knows where this training's rows ended up."""
+    """A tree of another training, so the leaves of this training's rows are unknown."""
 
 
 @contextmanager
 def watching(title: str) -> Iterator[Watched]:
-    """Note what each worker sends for each tree of the training that runs inside."""
+    """Record what each worker sends for each tree of the training inside the block."""
     watched, began = Watched(), time.perf_counter()
     make, train = GradientTreeMaker.make, ensemble.train
 
@@ -228,7 +228,7 @@ def replaying(known: dict[int, tuple[GrownTree, Tree]], every: int) -> Iterator[
 
 
 def trained(title: str, data: Data, options: argparse.Namespace, **strategy: Any) -> Watched:
-    """Train and test; of several classes every iteration makes a tree for each."""
+    """Train and test. With several classes, every iteration grows one tree per class."""
     n_outputs = len(np.unique(data.y)) if data.kind == "multiclass" else 1
     settled = {"num_leaves": options.leaves, "top_k": options.top_k} | strategy
     with watching(title) as watched:
@@ -237,7 +237,7 @@ def trained(title: str, data: Data, options: argparse.Namespace, **strategy: Any
 
 
 def measure(data: Data, n_workers: int, serial: Watched, options: argparse.Namespace) -> list[TreeCost]:
-    """One training after another, on the trees of a sequential one, which every exact strategy must make as well."""
+    """Run all trainings on the trees of a sequential one; every exact strategy must grow the same trees."""
     costs: list[TreeCost] = []
     for strategy, chosen in STRATEGIES.items():
         title = f"{data.name}, {n_workers} workers, {strategy}"
@@ -280,7 +280,7 @@ class Costs:
         self.has_targets = data.startswith("made") and n_workers == 8
         self.trees = np.arange(1, self.by_strategy[EXACT][-1].tree + 1)
         self.bytes = {
-            # Between the trees that were measured, bytes are taken to change linearly.
+            # Bytes are interpolated linearly between the measured trees.
             name: np.interp(self.trees, [cost.tree for cost in own], [cost.bytes for cost in own])
             for name, own in self.by_strategy.items()
         }
@@ -336,7 +336,7 @@ class Costs:
 
 
 def report(costs: list[TreeCost]) -> str:
-    """Everything that was measured, and the accuracy at the end."""
+    """All measurements, and the final accuracy."""
     parts = [f"`{command('exact_voting.py', '--output', '--figure', '--csv')}`; {environment()}."]
     accuracy = []
     for data, n_workers in dict.fromkeys(cost.pair for cost in costs):
@@ -363,7 +363,7 @@ def import_pyplot() -> Any:
 
 
 def draw(costs: list[TreeCost], path: Path) -> None:
-    """Bytes per tree, and below them how splits were proven, of the first data set; a column for each M."""
+    """Bytes per tree of the first data set, and below them how splits were proven; one column per number of workers."""
     pairs = sorted({cost.pair for cost in costs if cost.data == costs[0].data})
     figure, axes = import_pyplot().subplots(2, len(pairs), sharex=True, sharey="row", squeeze=False)
     figure.set_size_inches(4.2 * len(pairs) + 0.8, 6.0)

@@ -1,4 +1,4 @@
-"""One adapter a library: the same parameters, the seconds of binning and of boosting apart, raw scores."""
+"""One adapter per library: the same parameters, separate seconds for binning and boosting, raw scores."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class HistGradientBoosting(Library):
         from sklearn.ensemble import HistGradientBoostingClassifier
 
         class Timed(HistGradientBoostingClassifier):
-            """Notes when binning ends; the copy to float64 that comes before belongs to it."""
+            """Records when binning ends; binning includes the copy to float64 before it."""
 
             binned = float("nan")
 

@@ -1,4 +1,4 @@
-"""The benchmark's tasks and their data, made from a seed: informative, correlated and noise attributes."""
+"""The benchmark's tasks and their data, generated from a seed: informative, correlated and noise attributes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LABEL_SHARES = (0.52, 0.28, 0.13, 0.05, 0.02)  # labels 0 to 4, most documents i
 
 @dataclass(frozen=True)
 class Task:
-    """What is trained on, and how."""
+    """The data of a task, and how to train on it."""
 
     name: str
     kind: str  # "binary" | "ranking"
@@ -23,7 +23,7 @@ class Task:
     num_leaves: int
     n_trees: int
     n_test: int
-    # Small data says more about its draw than about a library: every repetition gets a draw of its own.
+    # Figures of small data depend on the draw more than on the library, so every repetition draws new data.
     fresh_draws: bool = False
 
     @property
@@ -38,7 +38,7 @@ class Task:
         return "AUC" if self.kind == "binary" else "NDCG@10"
 
     def reduced(self) -> Task:
-        """A version that takes seconds: for trying the benchmark, not for its figures."""
+        """A version that takes seconds, to try the benchmark; its figures mean nothing."""
         rows, test = max(self.n_rows // 20, 5_000), max(self.n_test // 20, 10_000)
         return replace(self, n_rows=rows, n_test=test, n_trees=min(self.n_trees, 10))
 
@@ -53,7 +53,7 @@ TASKS = {
 
 @dataclass(frozen=True)
 class Part:
-    """Rows of one task: to warm up, to train or to test."""
+    """Rows of one task for warming up, training or testing."""
 
     X: np.ndarray  # float32 (n_rows, n_features)
     y: np.ndarray  # float32 (n_rows,)
@@ -87,7 +87,7 @@ def write(task: Task, folder: Path, seed: int) -> None:
 
 
 def make_binary(n_rows: int, n_features: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """A yes or no that follows a log-odds with linear, bent, stepped and joint effects."""
+    """Binary labels whose log-odds have linear, curved, stepped and joint effects."""
     rng = np.random.default_rng([seed, n_features])
     X = correlated_normals(rng, n_rows, n_features)
     log_odds = 4.0 * standardised_effects(X, rng)
@@ -97,7 +97,7 @@ def make_binary(n_rows: int, n_features: int, seed: int) -> tuple[np.ndarray, np
 
 
 def make_ranking(n_rows: int, n_features: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Queries of 80 to 120 documents whose labels follow their effects, the query's own and noise."""
+    """Queries of 80 to 120 documents; labels follow effects of the document and the query, and noise."""
     rng = np.random.default_rng([seed, n_features])
     group = query_sizes(rng, n_rows)
     X = correlated_normals(rng, n_rows, n_features)
@@ -144,6 +144,6 @@ def standardised_effects(X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def give_margins(X: np.ndarray) -> None:
-    """Make every fifth column skewed and every fifth one whole-numbered, as real columns are."""
+    """Make every fifth column skewed and every fifth one integer, as real columns are."""
     X[:, 3::5] = np.exp(X[:, 3::5])
     X[:, 4::5] = np.round(3.0 * X[:, 4::5])

@@ -1,4 +1,4 @@
-"""One measurement in a process of its own: reads a folder of made data, prints one line of JSON."""
+"""One measurement in its own process: reads a folder of generated data and prints one line of JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from statistics import median
 
 STARTED = time.perf_counter()  # before any import that a user would wait for
 
-ENOUGH_SECONDS = 1.0  # a short fit or prediction is repeated until so much time has been measured
+ENOUGH_SECONDS = 1.0  # a short fit or prediction is repeated until this much time has been measured
 MAX_REPEATS = 15
 
 
@@ -74,12 +74,12 @@ def repeated(call: Callable[[], object]) -> tuple[object, float]:
 
 
 def resident_after_reset() -> int:
-    """Bytes resident now, from where the peak is counted anew if the system can do that."""
+    """Bytes resident now; resets the peak if the system supports it."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
         return status_bytes("VmRSS")
     except OSError:
-        return peak_resident()  # cannot be reset: what training adds to it is then a lower bound
+        return peak_resident()  # cannot be reset, so the difference is a lower bound
 
 
 def peak_resident() -> int:
@@ -104,7 +104,7 @@ def auc(part, scores) -> float:
 
 
 def mean_ndcg(part, scores, k: int) -> float:
-    """Written out here, so that no library is measured by its own ruler."""
+    """Computed here, so that no library is judged by its own metric."""
     import numpy as np
 
     discount = 1.0 / np.log2(np.arange(k) + 2.0)
@@ -120,7 +120,7 @@ def mean_ndcg(part, scores, k: int) -> float:
 
 
 def start_up() -> dict[str, float]:
-    """Seconds from importing pvtree to a first tree, and until every estimator has trained and predicted."""
+    """Seconds from the import of pvtree to the first tree, and until every estimator has trained and predicted."""
     import numpy as np
 
     import pvtree

@@ -1,7 +1,7 @@
 """Hosts that share a machine but not a network: namespaces, joined by a bridge, with links of a given rate.
 
-Everything is named after this process and lives in namespaces of its own, also the bridge: nothing of the machine's
-own network is touched, and removing the namespaces removes it all.
+Everything, including the bridge, is named after this process and lives in separate namespaces. The machine's own
+network is not touched, and removing the namespaces removes everything.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CONTROL = f"{SUBNET}.254"  # where mpiexec runs: the bridge's own address, whose
 INTERFACE = "eth0"  # of every host
 LEAST_BURST = 2 * 1514  # bytes: a bucket must hold a packet
 BURST_SECONDS = 100e-6  # what a timer may be late by: shorter and the rate is not reached, longer and bytes are free
-QUEUE_BYTES = 1 << 24  # no packet is dropped: what a switch does when it overflows is not measured here
+QUEUE_BYTES = 1 << 24  # no packet is dropped; an overflowing switch is not part of the benchmark
 # TCP hands packets over to be cut later, as network cards do. Single ones cost this machine's few cores more time than
 # a link of 1 Gbit/s takes; larger ones would not fit into the bucket of that rate, which holds 12,500 bytes.
 UNCUT_SEGMENTS = 8
@@ -40,11 +40,11 @@ exec ip netns exec {prefix}-"$address" unshare --uts --mount --ipc sh -c \\
 
 
 class NetworkError(Exception):
-    """The hosts could not be made, or a program on one of them has failed."""
+    """The hosts could not be created, or a program on one of them failed."""
 
 
 def why_not() -> str | None:
-    """One sentence, if hosts cannot be made here."""
+    """A sentence that says why hosts cannot be created here, or None."""
     if not sys.platform.startswith("linux"):
         return "Hosts are Linux network namespaces, which this system does not have; run it on Linux."
     if os.geteuid() != 0:
@@ -58,12 +58,12 @@ def why_not() -> str | None:
 
 
 def mpiexec() -> str | None:
-    """That of this Python environment before any other."""
+    """Prefers the mpiexec of this Python environment."""
     return shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
 
 
 class Network:
-    """``n_hosts`` hosts with one link each; a context manager that takes everything down, whatever happens."""
+    """``n_hosts`` hosts with one link each; a context manager that always removes everything."""
 
     def __init__(self, n_hosts: int, folder: Path) -> None:
         self.addresses = [f"{SUBNET}.{host + 1}" for host in range(n_hosts)]
@@ -143,7 +143,7 @@ class Network:
         self._run(starts, environment, limit)
 
     def _run(self, commands: Sequence[Sequence[str]], environment: Mapping[str, str], limit: float) -> None:
-        """Until all have ended well; an error with what was printed if one has not, or takes more seconds."""
+        """Wait until all have ended. If one fails or exceeds the time limit, raise an error with its output."""
         printed = self.folder / "printed"
         with printed.open("w") as output:
             streams = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
@@ -211,5 +211,5 @@ def last_lines(path: Path, count: int = 25) -> str:
 
 
 def sent_bytes() -> int:
-    """What has left the host that this process runs on."""
+    """Bytes sent so far by the host that this process runs on."""
     return int(Path(f"/sys/class/net/{INTERFACE}/statistics/tx_bytes").read_text())

@@ -1,6 +1,6 @@
-"""How near ``pvtree plan`` comes: bytes, collectives and seconds per tree against trainings on virtual machines.
+"""How accurate ``pvtree plan`` is: bytes, collectives and seconds per tree against trainings on virtual machines.
 
-The clocks of ``pvtree.comm.virtual`` tell the seconds; docs/cluster.md has those of hosts with a real network.
+Seconds are those of the clocks of ``pvtree.comm.virtual``; docs/network-benchmark.md has those of networked hosts.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def main() -> None:
 def compare(
     n_rows: int, n_features: int, n_workers: int, n_leaves: int, options: argparse.Namespace, speeds: calibration.Speeds
 ) -> list[list[str]]:
-    """A line for each algorithm."""
+    """One line per algorithm."""
     X, y, _ = make_binary(n_rows, n_features, seed=0)
     planned = plan(n_rows, n_features, n_workers, options.network, n_leaves, bins=MEAN_BINS, top_k=TOP_K, speeds=speeds)
     lines = []

@@ -1,4 +1,4 @@
-"""How trees grew on several workers, and what that cost: recorded from outside while they train."""
+"""Records how trees grow on several workers and what that costs, from outside, during training."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pvtree.training import train as ensemble
 
 @dataclass
 class Speculation:
-    """Leaf-wise trees are split in advance where best-first growth may come, and not all of it is kept."""
+    """Splits of leaf-wise trees that were made in advance, and how many of them were dropped."""
 
     n_made: int = 0  # splits
     n_dropped: int = 0
@@ -34,7 +34,7 @@ class Speculation:
 
 @dataclass
 class Record:
-    """Of one training; the growth is the same on every worker, and recorded on worker 0."""
+    """Record of one training. The growth is the same on every worker and is recorded on worker 0."""
 
     trees: list[Growth] = field(default_factory=list)
     speculation: Speculation = field(default_factory=Speculation)
@@ -42,7 +42,7 @@ class Record:
     sent: dict[int, Traffic] = field(default_factory=dict)  # by rank, what the trees cost, without what came before
 
     def by_phase(self) -> dict[str, PhaseTraffic]:
-        """Bytes of all workers, calls of one, of the phases that were used."""
+        """Bytes of all workers and calls of one, for the phases that were used."""
         calls = {phase: self.sent[0][phase].calls for phase in PHASES}
         n_bytes = {phase: sum(traffic[phase].bytes for traffic in self.sent.values()) for phase in PHASES}
         return {phase: PhaseTraffic(n_bytes[phase], calls[phase]) for phase in PHASES if calls[phase]}
@@ -50,7 +50,7 @@ class Record:
 
 @contextmanager
 def recording() -> Iterator[Record]:
-    """Record the one training that runs inside."""
+    """Record the single training inside the block."""
     record = Record()
     make_strategy, report = boosting.make_strategy, ensemble.report
 
@@ -71,7 +71,7 @@ def recording() -> Iterator[Record]:
 
 
 class Recorder:
-    """Stands in for a strategy, passes everything on to it, and writes down what it was asked."""
+    """Wraps a strategy, passes every call on to it, and records the calls."""
 
     def __init__(self, strategy: Strategy, record: Record) -> None:
         self.strategy, self.record = strategy, record
@@ -123,7 +123,7 @@ class Recorder:
 
 
 def depth_of(left_child: np.ndarray) -> int:
-    """Splits above the deepest leaf; nodes come level by level."""
+    """Number of splits above the deepest leaf; nodes are ordered by level."""
     depth = np.zeros(len(left_child), np.int64)
     for node, left in enumerate(left_child):
         if left > 0:

@@ -1,6 +1,6 @@
 """pvtree against LightGBM, XGBoost and scikit-learn on one machine: speed, memory and test metric.
 
-Every measurement is a process of its own, one after another; repetitions alternate between the libraries.
+Every measurement runs in its own process, one after another; repetitions alternate between the libraries.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ def read_options() -> argparse.Namespace:
     parser.add_argument(
         "--libraries", type=names_of(LIBRARIES), default=list(LIBRARIES), help=",".join(LIBRARIES) + " (all)"
     )
-    parser.add_argument("--repeats", type=int, help="repetitions (3 of the large tasks, 9 of the small)")
-    parser.add_argument("--trees", type=int, help="trees a fit (50 of a and b, 100 of c and d)")
+    parser.add_argument("--repeats", type=int, help="repetitions (3 for large tasks, 9 for small ones)")
+    parser.add_argument("--trees", type=int, help="trees per fit (50 for a and b, 100 for c and d)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="a twentieth of the rows and 10 trees, to try it out")
     parser.add_argument("--scaling", action="store_true", help="time per tree for 4 numbers of rows and attributes")
-    parser.add_argument("--store", type=Path, help="JSON file that keeps the measurements of several runs together")
+    parser.add_argument("--store", type=Path, help="JSON file that collects the measurements of several runs")
     parser.add_argument("--output", type=Path, help="markdown file to write the tables into")
     parser.add_argument("--summary", type=Path, help="markdown file to write the short table into")
     return parser.parse_args()
@@ -86,7 +86,7 @@ def names_of(known: Any) -> Any:
         chosen = [name for name in text.split(",") if name]
         unknown = [name for name in chosen if name not in known]
         if unknown:
-            raise argparse.ArgumentTypeError(f"unknown {unknown[0]!r}; choose from {', '.join(known)}")
+            raise argparse.ArgumentTypeError(f"unknown {unknown[0]!r}; use some of {', '.join(known)}")
         return chosen
 
     return names
@@ -98,7 +98,7 @@ def with_options(task: Task, options: argparse.Namespace) -> Task:
 
 
 class Bench:
-    """Makes the data and starts the processes; its folder also holds the kernels that pvtree compiles."""
+    """Generates the data and starts the processes; its folder also caches the kernels that pvtree compiles."""
 
     def __init__(self, folder: Path, n_threads: int) -> None:
         self.data, self.n_threads = folder / "data", n_threads
@@ -118,7 +118,7 @@ class Bench:
         return json.loads(done.stdout.splitlines()[-1])
 
     def start_up(self) -> dict[str, Any]:
-        """With no kernels compiled yet, then twice with all of them: the first also warms file caches."""
+        """Start up without compiled kernels, then twice with them; the first of these also warms file caches."""
         return {"empty": self.run("start-up"), "again": self.run("start-up"), "cached": self.run("start-up")}
 
     def measure(self, library: str, task: Task) -> dict[str, float] | None:
@@ -130,7 +130,7 @@ class Bench:
         )  # fmt: skip
 
     def compare(self, task: Task, libraries: list[str], repeats: int) -> dict[str, list[dict[str, float]]]:
-        """Repetitions alternate, so that a slow minute of the machine hurts every library alike."""
+        """Repetitions alternate, so that a slow minute of the machine affects every library equally."""
         runs: dict[str, list[dict[str, float]]] = {library: [] for library in libraries}
         for repetition in range(repeats):
             if repetition == 0 or task.fresh_draws:
@@ -161,7 +161,7 @@ class Bench:
 
 
 def make(task: Task, folder: Path, seed: int) -> None:
-    """In a process of its own as well: this one stays small, and its memory is nobody's peak."""
+    """Generate the data in a separate process, so that this process stays small and affects no peak of memory."""
     code = "import sys, json, made_data as m, pathlib as p; a = json.loads(sys.argv[1])\n"
     code += "m.write(m.Task(**a['task']), p.Path(a['folder']), a['seed'])"
     arguments = {"task": vars(task), "folder": str(folder), "seed": seed}
@@ -179,7 +179,7 @@ def stored(path: Path | None) -> dict[str, Any]:
         results = json.loads(path.read_text())
         if results["environment"] == here:
             return results
-        print(f"{path} is from another machine or other versions and starts anew.")
+        print(f"{path} is from another machine or other versions; it is replaced.")
     return {"environment": here}
 
 
@@ -208,7 +208,7 @@ def installed(package: str) -> str:
 
 
 def report(results: dict[str, Any]) -> str:
-    """All tables, with what a reader needs to repeat them."""
+    """All tables, with the commands that repeat them."""
     parts = [f"Machine: {results['environment']}."]
     for name in TASKS:
         if name in results:

@@ -1,6 +1,6 @@
 """pvtree against LightGBM on sparse rows (scipy CSR): speed, memory and test metric.
 
-Every measurement is a process of its own, one after another; repetitions alternate between the libraries.
+Every measurement runs in its own process, one after another; repetitions alternate between the libraries.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def one_hot(n_rows: int, rng: np.random.Generator) -> Part:
 
 
 def text(n_rows: int, rng: np.random.Generator) -> Part:
-    """Counts of 20,000 words, whose frequencies follow Zipf's law, in texts of 75 words: 0.3 % are not zero."""
+    """Counts of 20,000 words in texts of 75 words; frequencies follow Zipf's law, and 0.3 % of counts are not zero."""
     n_words, length = 20_000, 75
     frequency = 1.0 / np.arange(1, n_words + 1)
     words = np.random.default_rng(0).permutation(n_words)  # the same word is frequent in all parts
@@ -48,7 +48,7 @@ def text(n_rows: int, rng: np.random.Generator) -> Part:
 
 
 def labels(X: csr_array, rng: np.random.Generator) -> np.ndarray:
-    """Classes by a weight for every column and some noise."""
+    """Classes from a weighted sum of the columns plus noise."""
     score = X @ np.random.default_rng(1).standard_normal(X.shape[1])
     return (score + 0.5 * score.std() * rng.standard_normal(len(score)) > np.median(score)).astype(np.float64)
 
@@ -81,14 +81,14 @@ def measure(library: str, task: str, n_threads: int) -> dict[str, float]:
 
 
 def measured(library: str, task: str, n_threads: int) -> dict[str, float]:
-    """The same in a process of its own."""
+    """The same in its own process."""
     command = [sys.executable, str(Path(__file__)), "--measure", library, "--tasks", task, "--threads", str(n_threads)]
     result = subprocess.run(command, check=True, capture_output=True, text=True)
     return dict(json.loads(result.stdout.splitlines()[-1]))
 
 
 def table(runs: Runs) -> str:
-    """In brackets how many times as good as LightGBM."""
+    """Brackets show how many times as good as LightGBM."""
     rows = []
     for library in COMPARED:
         cells = [

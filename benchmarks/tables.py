@@ -1,4 +1,4 @@
-"""Measurements as markdown: one table a task, a summary for the README, and where they are written."""
+"""Measurements as markdown: one table per task, a summary for the README, and the files they are written to."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Runs = Mapping[str, Sequence[Mapping[str, float]]]  # library -> its repetitions
 
 @dataclass(frozen=True)
 class Column:
-    """A figure of the tables; ``scale`` brings it to the unit of its title."""
+    """A figure of the tables; ``scale`` converts it to the unit of its title."""
 
     field: str
     title: str
@@ -37,7 +37,7 @@ BINNING, TREE, PREDICTION, MEMORY, FIT = COLUMNS
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Padded, so that it reads as well in a terminal."""
+    """Padded, so that it is readable in a terminal too."""
     widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
     lines = [header, ["-" * width for width in widths], *rows]
     return "\n".join(
@@ -77,7 +77,7 @@ def has_peers(runs: Runs) -> bool:
 
 
 def task_table(runs: Runs, metric: str) -> str:
-    """Every library's figures; in brackets how many times as good as the best peer each of them is."""
+    """The figures of every library; brackets show how many times as good as the best peer each is."""
     header = ["library", *(column.title for column in COLUMNS), f"test {metric}"]
     rows = []
     for name, repetitions in runs.items():
@@ -93,7 +93,7 @@ def task_table(runs: Runs, metric: str) -> str:
 
 
 def summary_table(tasks: Mapping[str, tuple[str, str, Runs]]) -> str:
-    """One line a task: pvtree beside the best peer of each figure."""
+    """One line per task: pvtree beside the best peer of each figure."""
     header = ["data", *(column.title for column in COLUMNS[:4]), "test metric (LightGBM)"]
     rows = []
     for title, metric, runs in tasks.values():
@@ -111,7 +111,7 @@ def beside_best_peer(runs: Runs, column: Column) -> str:
 
 
 def scaling_table(points: Sequence[Mapping[str, float]]) -> str:
-    """Time per tree as rows or attributes double; a constant last column is linear growth."""
+    """Time per tree as rows or attributes double; if growth is linear, the last column is constant."""
     rows = [
         [
             f"{point['n_rows']:,}",
@@ -125,14 +125,14 @@ def scaling_table(points: Sequence[Mapping[str, float]]) -> str:
 
 
 def command(script: str, *places: str) -> str:
-    """What was run, without the options that say where results go."""
+    """The command that was run, without its output options."""
     words = sys.argv[1:]
     kept = [word for i, word in enumerate(words) if not {word.split("=")[0], *words[i - 1 : i]} & set(places)]
     return shlex.join(["python", f"benchmarks/{script}", *kept])
 
 
 def write_between_marks(path: Path, text: str) -> None:
-    """Replace what stands between the benchmark's marks of a file, or write a new file with them."""
+    """Replace the text between the benchmark's marks in a file, or write a new file with them."""
     old = path.read_text() if path.exists() else f"# Benchmarks\n\n{START}\n{END}\n"
     if START not in old or END not in old:
         raise SystemExit(f"{path} has no lines {START} and {END}; add them where the tables belong.")

@@ -1,6 +1,6 @@
 """Section 4 of the paper against elections that are really held: many random draws of machines' rows, in numpy.
 
-It shares no code with the package but the functions under test, so that tests can hold the one to the other.
+It shares no code with the package except the functions under test, so that tests can compare the two.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MACHINES, ALL_ROWS = (1, 2, 4, 8, 16, 32), 200  # of discussion 3
 
 
 class Population(NamedTuple):
-    """Rows that stand for the distribution; machines draw theirs from them."""
+    """Rows that represent the distribution; machines draw their rows from them."""
 
     X: np.ndarray  # float64 (n_rows, n_attributes)
     y: np.ndarray  # int64 (n_rows,), 0 or 1
@@ -35,7 +35,7 @@ class Population(NamedTuple):
 
 
 class Elections(NamedTuple):
-    """What happened in each of many trainings' roots."""
+    """Results of the election at the root of each trial."""
 
     is_named: np.ndarray  # bool (n_trials, n_workers): whether a machine's ballot has the best attribute
     is_elected: np.ndarray  # bool (n_trials,)
@@ -52,14 +52,14 @@ class Elections(NamedTuple):
 
     @property
     def error(self) -> float:
-        """Standard error of the frequency; that of one miss where there was none."""
+        """Standard error of the frequency; if there was no miss, that of one miss."""
         n = len(self.is_elected)
         missed = max(1.0, min(n - 1.0, n * (1.0 - self.frequency))) / n
         return float(np.sqrt(missed * (1.0 - missed) / n))
 
 
 def make_population(n_rows: int = 60_000, n_attributes: int = 40, seed: int = 0) -> Population:
-    """Attribute 0 has a step in the middle of a coarse bin; the next seven tell ever less, and the others nothing."""
+    """Attribute 0 has a step inside a coarse bin; the next seven are ever less informative, the others are noise."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n_rows, n_attributes))
     X[:, 0] = rng.permutation(n_rows) / n_rows
@@ -138,7 +138,7 @@ def hold_elections(
 
 
 def bound_of(of: Population, n_workers: int, n_rows: int, top_k: int, election_size: float, n_draws: int) -> float:
-    """The theorem's bound with alpha by simulation."""
+    """The theorem's bound, with alpha from a simulation."""
     found = theory.best_splits(of.X, of.y, max_bin=N_BINS)
     alpha = theory.simulate_alpha(of.X, of.y, n_rows, top_k, max_bin=N_BINS, n_draws=n_draws)
     return theory.election_bound(found.gain, found.impurities, n_rows, top_k, n_workers, election_size, alpha)

@@ -1,5 +1,5 @@
 """What workers send each other: the paper's table by formula and measured, a leaf-wise tree by phase, and what
-virtual machines cost. Everything runs in this process, on virtual machines that are its threads.
+virtual machines cost. Everything runs on virtual machines, which are threads of this process.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tables", type=names_of(TABLES), default=list(TABLES), help=",".join(TABLES) + " (all)")
     parser.add_argument("--paper-workers", type=int, default=8, help="machines of the paper's table (8)")
-    parser.add_argument("--workers", type=int, default=4, help="virtual machines of what is measured (4)")
-    parser.add_argument("--rows", type=int, default=100_000, help="rows of the largest data that is measured (100,000)")
+    parser.add_argument("--workers", type=int, default=4, help="virtual machines of the measurements (4)")
+    parser.add_argument("--rows", type=int, default=100_000, help="rows of the largest measured data (100,000)")
     parser.add_argument("--features", type=int, default=1_200, help="its attributes (1,200)")
     parser.add_argument("--trees", type=int, default=10, help="trees of each training (10)")
-    parser.add_argument("--repeats", type=int, default=3, help="repetitions of what is timed (3)")
+    parser.add_argument("--repeats", type=int, default=3, help="repetitions of timed runs (3)")
     parser.add_argument("--output", type=Path, help="markdown file to write the tables into")
     return parser.parse_args()
 
@@ -248,7 +248,7 @@ def cost_of_cores(options: argparse.Namespace) -> str:
 
 
 class Seconds(NamedTuple):
-    """Of one training on all workers."""
+    """Seconds of one training on all workers."""
 
     wall: float
     computing: float  # summed over workers: neither waiting for others nor for a core
@@ -256,7 +256,7 @@ class Seconds(NamedTuple):
 
 
 def seconds_of(X: np.ndarray, y: np.ndarray, params: Params, n_running: int) -> Seconds:
-    """Train with so many workers computing at once."""
+    """Train with this many workers computing at the same time."""
     parts = split_by_rows(X, y, None, None, params.n_workers)
     job = Job(params)
 

@@ -1,4 +1,4 @@
-"""How well the clock of virtual machines (pvtree.comm.virtual) tells the time of hosts with a network: seconds a tree.
+"""How well the clock of virtual machines (pvtree.comm.virtual) predicts networked hosts: seconds per tree.
 
 Hosts are network namespaces of this machine, which needs root (see network.py and cluster.py). The network's figures
 are measured on the same hosts by single messages and rounds of messages, never by trainings.
@@ -34,7 +34,7 @@ TARGET = 0.25  # predicted and measured seconds a tree may differ by this share
 
 @dataclass(frozen=True)
 class Cell:
-    """One learner on so many hosts at one rate, every repetition of it."""
+    """All repetitions of one learner at one number of hosts and one rate."""
 
     n_hosts: int
     rate: float  # Mbit/s
@@ -46,7 +46,7 @@ class Cell:
 
     @property
     def ratio(self) -> float:
-        """Predicted by measured, of the medians."""
+        """Predicted divided by measured seconds, of the medians."""
         return typical(self.predicted) / typical(self.measured)
 
 
@@ -93,7 +93,7 @@ def numbers(text: str) -> list[int]:
 
 
 def compare(options: argparse.Namespace) -> Iterator[Cell]:
-    """All rates and learners on so many hosts."""
+    """All rates and learners on one number of hosts."""
     with (
         tempfile.TemporaryDirectory(prefix="pvtree-virtual-") as folder,
         Hosts(options.hosts, Path(folder)) as hosts,
@@ -108,7 +108,7 @@ def compare(options: argparse.Namespace) -> Iterator[Cell]:
             print(f"{options.hosts} hosts, {rate:g} Mbit/s, {network}", flush=True)
             found = {name: ([], []) for name in LEARNERS}
             for _ in range(options.repeat):
-                for learner, (measured, predicted) in found.items():  # in turns: a slow minute hurts both sides
+                for learner, (measured, predicted) in found.items():  # alternating: a slow minute affects both sides
                     measured.append(bench.measure(f"pvtree-{learner}", LONGEST))
                     predicted.append(bench.measure(f"virtual-{learner}", LONGEST))
                     print(f"{learner}: measured {told(measured[-1])}; predicted {told(predicted[-1])}", flush=True)
@@ -117,7 +117,7 @@ def compare(options: argparse.Namespace) -> Iterator[Cell]:
 
 
 def measure_network(bench: Bench, rate: float, cores: float) -> Network:
-    """The hosts' network in the terms of the model, also left in the folder for the virtual machines."""
+    """The hosts' network in terms of the model; it is also written to the folder for the virtual machines."""
     bench.network.mpi([sys.executable, str(PROGRAMS), "links", str(bench.folder)], bench.environment, 170.0)
     network = fit_network(json.loads((bench.folder / LINKS).read_text()), bench.options.hosts, rate * 1e6, cores)
     (bench.folder / CLUSTER).write_text(json.dumps({"network": asdict(network), "cores": cores}))
@@ -125,7 +125,7 @@ def measure_network(bench: Bench, rate: float, cores: float) -> Network:
 
 
 def fit_network(links: dict, n_hosts: int, bits_per_second: float, cores: float) -> Network:
-    """From the seconds of one message and of rounds with (bytes sent by a host, seconds, its processor's)."""
+    """Fit from the seconds of one message and from rounds of (bytes sent by a host, seconds, processor seconds)."""
     rounds = np.array(links["rounds"])  # (sizes, 3), smallest first
     (_, empty, busy_when_empty), (largest, seconds, busy) = rounds[0], rounds[-1]
     reached = float(largest * 8 / (seconds - empty) / PAYLOAD_SHARE)

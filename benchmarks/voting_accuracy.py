@@ -1,6 +1,6 @@
 """What voting costs in accuracy: test metrics of tree_learner="voting" against "serial" on the same data and seeds.
 
-Without a folder the data is made from a seed. A folder of real data holds kddcup2004_bio, census_income_kdd,
+Without a folder, the data is generated from a seed. A folder of real data holds kddcup2004_bio, census_income_kdd,
 fashion_mnist and blogfeedback as they are distributed (reading the first needs pyarrow).
 """
 
@@ -45,7 +45,7 @@ class Data:
 
 
 def made(kind: str, n_rows: int, n_features: int, seed: int) -> Data:
-    """Twice the rows, half of them to test."""
+    """Twice the rows; half of them are for testing."""
     X, y, group = (made_data.make_ranking if kind == "ranking" else made_data.make_binary)(2 * n_rows, n_features, seed)
     if kind in ("multiclass", "regression"):
         rng = np.random.default_rng(seed)
@@ -62,7 +62,7 @@ def made(kind: str, n_rows: int, n_features: int, seed: int) -> Data:
 
 
 def kdd_bio(folder: Path) -> Data:
-    """Proteins that match, 153 queries; two thirds of the queries to train, shuffled."""
+    """Matching proteins, 153 queries; two thirds of the shuffled queries are for training."""
     table = pd.read_parquet(folder / "kddcup2004_bio" / "bio_train.parquet")
     queries = np.random.default_rng(0).permutation(table["EXAMPLE_ID"].unique())
     label = next(name for name in ("target", "TARGET", "label", "HOMOLOGY") if name in table.columns)
@@ -77,7 +77,7 @@ def kdd_bio(folder: Path) -> Data:
 
 
 def census(folder: Path) -> Data:
-    """Income above a limit; text columns are categories, the commonest 254 of each."""
+    """Income above a limit; text columns are categories, the 254 most frequent of each."""
     parts = []
     for name in ("train", "test"):
         path = folder / "census_income_kdd" / f"census_income_1994_1995_{name}.csv.gz"
@@ -104,7 +104,7 @@ def fashion(folder: Path) -> Data:
 
 
 def blog(folder: Path) -> Data:
-    """Comments that a blog post will get, log(1 + y); shuffled, because the file is ordered."""
+    """Number of comments on a blog post, log(1 + y); shuffled, because the file is sorted."""
     with zipfile.ZipFile(folder / "blogfeedback" / "BlogFeedback.zip") as archive:
         names = sorted(archive.namelist())
         tables = {name: pd.read_csv(archive.open(name), header=None) for name in names if name.endswith(".csv")}
@@ -160,9 +160,9 @@ def compare(data: Data, options: argparse.Namespace) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--folder", type=Path, help="real data; without it data is made")
-    parser.add_argument("--only", help="a part of the names of the data sets to run")
-    parser.add_argument("--rows", type=int, default=20_000, help="training rows of made data")
+    parser.add_argument("--folder", type=Path, help="folder of real data; default: synthetic data")
+    parser.add_argument("--only", help="part of the names of the data sets to run")
+    parser.add_argument("--rows", type=int, default=20_000, help="training rows of synthetic data")
     parser.add_argument("--trees", type=int, default=50)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=8)

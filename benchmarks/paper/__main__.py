@@ -1,6 +1,6 @@
-"""The paper's tables and figures again, on virtual machines with a clock: ``python benchmarks/paper``, or make paper.
+"""Repeats the paper's tables and figures on virtual machines with a clock: ``python benchmarks/paper``, or make paper.
 
-Makes the data, trains every algorithm of every table, and writes docs/paper.md with a CSV and a picture of each. Real
+Trains every algorithm of every table on generated data, and writes docs/paper.md with CSV files and pictures. Real
 ranking and click data sets in the folder that PVTREE_DATA names are trained too. --quick takes a few minutes.
 """
 
@@ -74,7 +74,7 @@ def read_options() -> argparse.Namespace:
         "ctr-rows": (1_000_000, 32_768), "ctr-attributes": (800, 200), "ctr-trees": (25, 8),
         "test-rows": (80_000, 8_192), "seeds": (3, 2),
     }  # fmt: skip
-    parser.add_argument("--quick", action="store_true", help="small data and few trees: to try it, not for its figures")
+    parser.add_argument("--quick", action="store_true", help="small data and few trees, only to try it")
     for name, values in sizes.items():
         parser.add_argument(f"--{name}", type=int, default=values[quick], help=f"({values[0]:,}; quick: {values[1]:,})")
     parser.add_argument("--learning-rate", type=float, default=0.25, help="of all trainings (0.25)")
@@ -83,9 +83,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--latency", type=float, default=50e-6, help="seconds one way (50e-6)")
     parser.add_argument("--cores", type=float, default=1.0, help="of each virtual machine (1)")
     parser.add_argument("--jobs", type=int, default=usable_cores(), help="trainings at a time (one for each core)")
-    parser.add_argument(
-        "--keep", type=Path, help="file to keep finished trainings in; what it has is not trained again"
-    )
+    parser.add_argument("--keep", type=Path, help="file that keeps finished trainings, which are not trained again")
     parser.add_argument("--output", type=Path, default=PAGE, help="the page; pictures go into a folder of its name")
     return parser.parse_args()
 
@@ -98,7 +96,7 @@ def usable_cores() -> int:
 
 @contextmanager
 def pool(n_jobs: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes of their own, as threads of one would disturb each other's clocks; ended at once by an error."""
+    """Separate processes, because threads would disturb each other's clocks; an error ends all of them at once."""
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = "1"  # for the processes, which start with this environment
     workers = ProcessPoolExecutor(n_jobs, multiprocessing.get_context("spawn"))
@@ -109,7 +107,7 @@ def pool(n_jobs: int) -> Iterator[ProcessPoolExecutor]:
 
 
 def make_tasks(folder: Path, options: argparse.Namespace, workers: ProcessPoolExecutor) -> list[Task]:
-    """Made ones, and real ones where there are any; binned."""
+    """Synthetic tasks, and real ones if there are any; binned."""
     print("making the data ...", flush=True)
     sizes = {
         "LTR": (options.ltr_rows, options.ltr_attributes), "CTR": (options.ctr_rows, options.ctr_attributes),

@@ -1,6 +1,6 @@
-"""A task in a folder: bins of its training rows, made once for all trainings, and its test rows as they are.
+"""A task in a folder: its training rows, binned once for all trainings, and its raw test rows.
 
-Bins do not depend on the partition, so a worker's shard is a cut through the whole task's.
+Bins do not depend on the partition, so a worker's shard is a slice of the whole task's.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from pvtree.training import train as ensemble
 
 ARRAYS = ("bins", "block_start", "n_bins", "is_categorical")
 MAKERS = {"LTR": Ranking, "CTR": Clicks}
-FIRST_TEST_BLOCK = 1_000_000  # no training has so many blocks
+FIRST_TEST_BLOCK = 1_000_000  # no training has this many blocks
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a training needs to know of a task beside its rows."""
+    """What a training needs to know about a task besides its rows."""
 
     name: str
     kind: str  # "ranking" | "binary"
@@ -51,13 +51,13 @@ class Task:
 
 
 def make(folder: Path, name: str, n_rows: int, n_features: int, n_test: int) -> Task:
-    """A made task of so many rows, in whole blocks."""
+    """A synthetic task of this many rows, in whole blocks."""
     maker = MAKERS[name](n_features)
     return write(folder, name, maker.kind, maker.rows(0, n_rows), maker.rows(FIRST_TEST_BLOCK, n_test))
 
 
 def write(folder: Path, name: str, kind: str, train: Rows, test: Rows, is_real: bool = False) -> Task:
-    """Bin the training rows, and put everything into ``folder``."""
+    """Bin the training rows and write everything to ``folder``."""
     folder.mkdir(parents=True)
     # The layout of one thread is that of a virtual machine with one core. Bundles are of a machine's own rows, so that
     # those of all rows could not be cut.
@@ -96,7 +96,7 @@ def read(folder: Path) -> tuple[Task, Shard, Rows]:
 
 @contextmanager
 def binned_before(whole: Shard, params: Params) -> Iterator[None]:
-    """Trainings inside find their rows binned: workers get cuts through ``whole``."""
+    """Trainings inside the block use rows that are already binned: workers get slices of ``whole``."""
     if params.tree_learner == "quantized":
         with Team(1) as team:
             own = whole.data._replace(bins=whole.data.bins.copy())  # coarsening overwrites them
@@ -121,7 +121,7 @@ def binned_before(whole: Shard, params: Params) -> Iterator[None]:
 
 
 def some_features(data: BinnedRows, first: int, stop: int) -> BinnedRows:
-    """The same rows, with the columns first..stop alone."""
+    """The same rows with only the columns first..stop."""
     starts = block_starts(stop - first, 1)
     before = data.bins.reshape(len(data.bins), data.n_rows, BLOCK)
     bins = np.zeros((len(starts) - 1, data.n_rows, BLOCK), np.uint8)

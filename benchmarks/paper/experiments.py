@@ -1,4 +1,4 @@
-"""Which trainings each of the paper's tables and figures is made of, and what the paper reports there."""
+"""The trainings behind each table and figure of the paper, and the figures that the paper reports."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def of_made_task(task: str) -> list[Training]:
 
 
 def of_real_task(task: str, n_features: int) -> list[Training]:
-    """Every algorithm once. On few attributes the usual k would elect them all."""
+    """Every algorithm once. With few attributes, the usual k would elect all of them."""
     top_k = max(1, min(TOP_K, n_features // 10))
     learners = ("attribute", "data", "quantized", "voting", "svore", "yu")
     return [Training(task, "serial", 1), *(Training(task, learner, REAL_MACHINES, top_k) for learner in learners)]

@@ -1,9 +1,9 @@
 """Data like the paper's two tasks, from a seed: learning to rank (1200 numeric attributes) and clicks (800, most of
 them binary or discrete, 5 % positives).
 
-A generator makes blocks of BLOCK_ROWS rows, each from its own seed: rows do not depend on how many are made at once or
-before, and there is no end to them. Effects that begin in the far end of an attribute's values are what a histogram of
-few bins cannot see; attributes that follow common factors make local votes differ.
+A generator makes blocks of BLOCK_ROWS rows, each from its own seed, so rows do not depend on how many are generated at
+once or before, and their number is unlimited. Effects in the tails of an attribute are invisible to a histogram of few
+bins; attributes with common factors make local votes differ.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Effects:
 
 
 class MadeTask:
-    """Blocks of rows; subclasses say how attributes look and what the label follows."""
+    """Blocks of rows; subclasses define the distribution of attributes and labels."""
 
     name: str
     metric: str
@@ -104,7 +104,7 @@ class MadeTask:
         return np.random.default_rng([self.seed, self.n_features, *key])
 
     def _normals(self, rng: np.random.Generator, n_rows: int) -> np.ndarray:
-        """Standard normals, those of one factor correlated."""
+        """Standard normals; attributes of the same factor are correlated."""
         factors = rng.standard_normal((n_rows, N_FACTORS), np.float32)
         Z = rng.standard_normal((n_rows, self.n_features), np.float32)
         Z *= np.float32(np.sqrt(1.0 - LOADING**2))
@@ -112,7 +112,7 @@ class MadeTask:
         return Z
 
     def _prepare(self, rng: np.random.Generator) -> None:
-        """Draw what is the same for all rows."""
+        """Draw what all rows have in common."""
 
     def _fit_labels(self, rng: np.random.Generator, Z: np.ndarray) -> None:
         raise NotImplementedError
@@ -125,7 +125,7 @@ class MadeTask:
 
 
 class Ranking(MadeTask):
-    """Learning to rank: grades follow the document's effects, the query's easiness and noise."""
+    """Learning to rank: grades depend on effects of the document, the difficulty of the query, and noise."""
 
     name, metric, kind = "LTR", "NDCG@10", "ranking"
     noise = 1.0
@@ -145,13 +145,13 @@ class Ranking(MadeTask):
         return self.effects(Z) + easiness + self.noise * rng.standard_normal(len(Z))
 
     def _give_margins(self, Z: np.ndarray) -> None:
-        """Every fourth attribute is skewed, every fourth one whole-numbered, as counts of words are."""
+        """Every fourth attribute is skewed, and every fourth one integer, as word counts are."""
         np.exp(Z[:, 1::4], out=Z[:, 1::4])
         Z[:, 3::4] = np.round(8.0 * Z[:, 3::4])
 
 
 class Clicks(MadeTask):
-    """Click prediction: a yes or no of log-odds that follow the effects; seven in ten attributes are yes or no too."""
+    """Click prediction: binary labels whose log-odds follow the effects; seven in ten attributes are binary too."""
 
     name, metric, kind = "CTR", "AUC", "binary"
     strength = 1.3
@@ -185,7 +185,7 @@ class Clicks(MadeTask):
         Z[:, self.discrete] = np.round(self.fineness * Z[:, self.discrete])
 
     def _give_margins(self, Z: np.ndarray) -> None:
-        """What is neither binary nor discrete are rates and counts."""
+        """Attributes that are neither binary nor discrete are rates and counts."""
 
 
 def query_sizes(rng: np.random.Generator, n_rows: int) -> np.ndarray:

@@ -108,7 +108,7 @@ def by_voting_size(results: Results) -> Any:
 
 
 def real(section: Section) -> Any:
-    """The best metric of each algorithm, one panel a data set."""
+    """The best metric of each algorithm, one panel per data set."""
     names: Sequence[str] = list(dict.fromkeys(row[0] for row in section.rows))
     figure, panels = plt.subplots(1, len(names), figsize=(3.4 * len(names), 3.2), squeeze=False)
     for panel, name in zip(panels[0], names, strict=True):

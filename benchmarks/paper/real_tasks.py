@@ -28,7 +28,7 @@ MOST_LABELS = 10
 
 @dataclass(frozen=True)
 class RealTask:
-    """A data set as found."""
+    """A data set found in a folder."""
 
     name: str
     kind: str  # "ranking" | "binary"
@@ -37,7 +37,7 @@ class RealTask:
 
 
 def find(folder: Path) -> Iterator[RealTask]:
-    """Every data set below the folder that is one of rankings or of clicks."""
+    """Every ranking or click data set below the folder."""
     for place in sorted({path.parent for path in folder.rglob("*") if path.is_file()}):
         for name, train, test in grouped(place):
             task = read_task(f"{place.name}{f'/{name}' if name else ''}", train, test)
@@ -67,7 +67,7 @@ def grouped(place: Path) -> Iterator[tuple[str, list[Path], list[Path]]]:
 
 
 def is_table(path: Path) -> bool:
-    """Whether the first line is one of libsvm, or a CSV's header with a label."""
+    """Whether the first line is a libsvm row, or a CSV header with a label."""
     try:
         line = first_line(path)
     except (OSError, UnicodeDecodeError, EOFError):
@@ -89,7 +89,7 @@ def column_of(names: tuple[str, ...], header: list[str]) -> int | None:
 
 
 def read_task(name: str, train: list[Path], test: list[Path]) -> RealTask | None:
-    """None if the labels are neither grades of queries nor a yes or no."""
+    """None if the labels are neither grades of queries nor binary."""
     tables = [read_table(path) for path in train + test]
     width = max(X.shape[1] for X, _, _ in tables)
     y = np.concatenate([labels for _, labels, _ in tables])
@@ -120,7 +120,7 @@ def cut_rows(X: np.ndarray, y: np.ndarray, group: np.ndarray | None, n_train: in
 
 
 def joined(tables: list, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """All rows as one dense matrix of the columns that are used often enough, and which of its columns those are."""
+    """All rows as one dense matrix of the columns that are frequent enough, and the indices of these columns."""
     import scipy.sparse
 
     if not any(scipy.sparse.issparse(X) for X in tables):
@@ -134,7 +134,7 @@ def joined(tables: list, width: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def read_table(path: Path) -> tuple:
-    """Attributes (sparse for libsvm), labels, and sizes of queries or None."""
+    """Attributes (sparse for libsvm), labels, and the sizes of queries or None."""
     if LIBSVM_LINE.fullmatch(first_line(path)):
         X, y, qid = read_libsvm(path)
         return X, y.astype(np.float32), sizes_beside(path) if len(qid) == 0 else run_lengths(qid)
@@ -148,7 +148,7 @@ def read_table(path: Path) -> tuple:
 
 
 def read_libsvm(path: Path) -> tuple:
-    """scikit-learn reads lines whose indices ascend; some files' do not."""
+    """scikit-learn requires ascending indices, which some files do not have."""
     from sklearn.datasets import load_svmlight_file
 
     with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
@@ -170,12 +170,12 @@ def in_order(line: bytes) -> bytes:
 
 
 def sizes_beside(path: Path) -> np.ndarray | None:
-    """LightGBM's way: a file NAME.query with the size of one query a line."""
+    """Query sizes as in LightGBM: a file NAME.query with one size per line."""
     beside = path.with_name(f"{path.name.removesuffix('.gz')}.query")
     return np.loadtxt(beside, np.int64, ndmin=1) if beside.exists() else None
 
 
 def run_lengths(qid: np.ndarray) -> np.ndarray:
-    """Sizes of the queries, whose rows stand together."""
+    """Sizes of the queries, whose rows are contiguous."""
     begins = np.flatnonzero(np.concatenate(([True], qid[1:] != qid[:-1])))
     return np.diff(np.append(begins, len(qid)))

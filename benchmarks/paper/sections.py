@@ -35,7 +35,7 @@ Costs = Callable[[int, int, int], Mapping[str, float]]
 
 @dataclass(frozen=True)
 class Section:
-    """One table or figure: what is written on the page, and into NAME.csv."""
+    """One table or figure: its text on the page and the content of NAME.csv."""
 
     name: str  # of its files
     title: str

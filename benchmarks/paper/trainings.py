@@ -27,7 +27,7 @@ WARM_TREES = 2
 
 @dataclass(frozen=True)
 class Training:
-    """Who trains what."""
+    """The algorithm, task and machines of one training."""
 
     task: str
     learner: str
@@ -45,7 +45,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Setting:
-    """How all of them train."""
+    """Settings common to all trainings."""
 
     n_trees: dict[str, int]  # by task
     learning_rate: float
@@ -68,7 +68,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Curve:
-    """What came of a training: figures after each tree, and what a worker sent for one."""
+    """Result of a training: figures after each tree, and the bytes that a worker sent per tree."""
 
     training: Training
     seconds: list[float]  # of virtual time, from the first tree's begin to the end of each
@@ -83,7 +83,7 @@ class Curve:
 
 
 class Kept:
-    """A file of finished trainings, a line each, so that an hour's work survives an interruption."""
+    """A file with one line per finished training, so that an interruption does not lose an hour's work."""
 
     def __init__(self, path: Path | None, tasks: Sequence[Task], setting: Setting) -> None:
         self.path, self.curves = path, dict[Training, Curve]()

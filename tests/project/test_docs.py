@@ -11,7 +11,7 @@ import pvtree
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 # Needs ranks or a cluster: tests/project/test_examples.py runs the complete programs that it names.
-NOT_RUN = {"clusters"}
+NOT_RUN = {"training-on-clusters"}
 
 
 def python_blocks(page: Path) -> list[str]:

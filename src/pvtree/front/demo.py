@@ -110,7 +110,7 @@ Try next:
   .venv/bin/python examples/workers.py           PV-Tree on virtual machines, with every byte counted
   .venv/bin/pvtree train --help                  models from Parquet, CSV and libsvm files
   docs/migration.md                              from LightGBM or XGBoost: what to change
-  docs/clusters.md                               the same on MPI and Dask
+  docs/training-on-clusters.md                   the same on MPI and Dask
   .venv/bin/pvtree plan --rows 1e8 --attributes 1000  what a cluster would need for it
   make bench                                     a million rows against LightGBM, XGBoost, scikit-learn
   make paper                                     the paper's tables and figures on virtual machines

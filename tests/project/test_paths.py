@@ -1,0 +1,46 @@
+"""Every path and every relative link that the documentation names exists."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "src" / "pvtree"
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+ROOMS = sorted(folder.name for folder in PACKAGE.iterdir() if (folder / "__init__.py").exists())
+FOLDERS = "|".join(["src", "docs", "tests", "benchmarks", "examples", *ROOMS])
+# The changelog tells of modules under the names that they had at the time; its links are checked all the same.
+HISTORY = {"CHANGELOG.md"}
+PATTERN = "docs/adr/NNNN-title.md"
+
+
+def named_paths(text: str) -> list[str]:
+    """Paths such as ``src/pvtree/errors.py``, ``comm/network.py`` or ``tests/chaos``."""
+    inside = re.findall(rf"(?<![\w/.:-])((?:{FOLDERS})/[\w/.-]*\w/?)", text)
+    modules = re.findall(r"`([\w-]+/[\w/.-]+\.py)`", text)
+    return sorted({*inside, *modules} - {PATTERN})
+
+
+def relative_links(text: str) -> list[str]:
+    targets = re.findall(r"\]\(([^)\s]+)\)", text)
+    return [target.split("#")[0] for target in targets if not re.match(r"https?:|mailto:|#", target)]
+
+
+def exists(path: str) -> bool:
+    return any((folder / path).exists() for folder in (ROOT, PACKAGE))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_a_page_names_exists(page):
+    text = page.read_text(encoding="utf-8")
+    paths = [] if page.name in HISTORY else named_paths(text)
+    assert [path for path in paths if not exists(path)] == []
+    assert [link for link in relative_links(text) if not (page.parent / link).exists()] == []
+
+
+def test_paths_and_links_are_recognised():
+    text = "See `growing/frontier.py`, docs/plan.md. [One](plan.md#a) and [another](https://example.org/docs/a.md)."
+    assert named_paths(text) == ["docs/plan.md", "growing/frontier.py"]
+    assert relative_links(text) == ["plan.md"]
+    assert not exists("growing/no_such_module.py")
