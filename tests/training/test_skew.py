@@ -12,6 +12,7 @@ import pvtree
 from pvtree.binning.shard import make_shard, split_by_rows
 from pvtree.comm.local import run
 from pvtree.kernels.team import Team
+from pvtree.reading.training_rows import TrainingRows
 from pvtree.training.skew import Skew, SkewWarning, measure_skew, warn_if_skewed
 
 WORKERS = [2, 3, 5, 8]
@@ -19,7 +20,7 @@ WORKERS = [2, 3, 5, 8]
 
 def on_workers(function, X, y, n_workers, n_classes=1, group=None, tree_learner="voting", categorical=None):
     """``function(shard, params, comm)`` on every worker."""
-    parts = split_by_rows(X, y, None, group, n_workers)
+    parts = split_by_rows(TrainingRows(X, y, group=group), n_workers)
     params = SimpleNamespace(tree_learner=tree_learner, max_bin=255, n_classes=n_classes, quantized_bins=0.1)
 
     def work(comm):
