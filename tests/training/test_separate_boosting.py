@@ -286,7 +286,7 @@ def test_going_on(learner: str, tmp_path: Any) -> None:
         begin().fit(**data, checkpoint=tmp_path, checkpoint_freq=2, callbacks=[interrupt_at(4)])
     assert begin().fit(**data, checkpoint=tmp_path).model_ == whole
     if learner == "svore":
-        with pytest.warns(UserWarning, match="spread over the workers in another way; svore goes on"):
+        with pytest.warns(UserWarning, match="distributed differently over the workers; svore resumes"):
             begin(2).fit(**data, checkpoint=tmp_path)
         return
     with pytest.raises(InvalidParameterError, match="the number of workers with rows was 3 and is 2"):
