@@ -7,7 +7,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -16,11 +16,13 @@ from sklearn.utils.validation import check_is_fitted
 from pvtree.comm.user_warnings import warn_user
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
 from pvtree.front.estimators.argument_docs import PREDICT, attribute_docs, documented
-from pvtree.model.prediction_kinds import Finish, checked_range, predict_kind
 from pvtree.parameters.aliases import ANYWAY, right_names
 from pvtree.parameters.params import RULES, Rule, check_values, n_threads, parameter_docs
 from pvtree.reading import inputs
 from pvtree.reading.dask_data import is_collection, lazily
+
+if TYPE_CHECKING:
+    from pvtree.model.prediction_kinds import Finish
 
 
 def store(estimator: Any, arguments: Mapping[str, Any]) -> None:
@@ -143,11 +145,15 @@ class Estimator(BaseEstimator, metaclass=RightNames):
         self, X: Any, finish: Finish, num_iteration: int | None, start_iteration: int, **kind: bool
     ) -> np.ndarray:
         """The result of predict; see ``predict_kind``."""
+        from pvtree.model.prediction_kinds import predict_kind  # loads the kernels
+
         check_is_fitted(self, "model_")
         return predict_kind(self.model_, self._matrix(X), self._which(num_iteration, start_iteration), finish, **kind)
 
     def _which(self, num_iteration: int | None, start_iteration: int) -> dict[str, Any]:
         """Keyword arguments of the model's methods: the iterations to predict with, and the threads."""
+        from pvtree.model.prediction_kinds import checked_range
+
         return {**checked_range(start_iteration, num_iteration), "n_threads": n_threads(self.n_jobs)}
 
     def _staged_raw(self, X: Any) -> Iterator[np.ndarray]:

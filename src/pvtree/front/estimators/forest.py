@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from pvtree.errors import public
+from pvtree.front.estimators.argument_docs import PREDICT, documented
 from pvtree.front.estimators.base import store
 from pvtree.front.estimators.fit import Fitting
 from pvtree.front.estimators.tasks import Classifier, Regressor
@@ -47,18 +48,9 @@ class _OneTree(_Forest):
     def _settled(self) -> dict[str, Any]:
         return {"n_estimators": 1, "bootstrap": False}  # one tree that sees every row once
 
+    @documented(PREDICT, "ndarray of shape (n_rows,)")
     def apply(self, X: Any) -> np.ndarray:
-        """The leaf of each row, counted among the tree's leaves.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
-            The rows to predict for, with the columns of fit.
-
-        Returns
-        -------
-        ndarray of shape (n_rows,)
-        """
+        """The leaf of each row, counted among the tree's leaves."""
         return super().apply(X)[:, 0]
 
 
