@@ -341,7 +341,7 @@ DIFFERENT = {
         {},
         {"y": changed(Y, [7, 8], Y[[8, 7]]), "weight": changed(WEIGHT, [7, 8], WEIGHT[[8, 7]])},
     ),
-    "the weights or the queries are": ({}, {"weight": changed(WEIGHT, 0, 0.5)}),
+    "the weights or the queries have": ({}, {"weight": changed(WEIGHT, 0, 0.5)}),
     "or the queries have changed": ({}, {"weight": None}),
     "the queries have changed": ({}, {"group": np.array([5, 31, 4])}),
     "queries have changed": ({}, {"group": None}),
@@ -396,7 +396,7 @@ def test_voting_on_other_parts_goes_on_with_a_warning(checkpoint):
     with pytest.warns(UserWarning, match="distributed differently over the workers; voting resumes") as told:
         assert all(resume([(0, 11)], [(11, N)]))
     assert len(told) == 1
-    with pytest.warns(UserWarning, match="in another way"):
+    with pytest.warns(UserWarning, match="distributed differently"):
         assert all(resume([(0, 10)], [(10, N)], []))
 
 
