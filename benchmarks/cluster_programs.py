@@ -155,16 +155,16 @@ def fit_and_write(folder: Path, learner: str, comm: Communicator, note: Callable
 @contextmanager
 def noting() -> Iterator[None]:
     """Record on every host, although callbacks run on worker 0 only."""
-    from pvtree.training.boosting import Booster
+    from pvtree.training.boosting import BoostingLoop
 
-    iterations = Booster.iterations
+    iterations = BoostingLoop.iterations
 
-    def and_note(booster: Booster, first: int) -> Iterator[Any]:
+    def and_note(booster: BoostingLoop, first: int) -> Iterator[Any]:
         for trees in iterations(booster, first):
             NOTED[booster.worker.comm]()
             yield trees
 
-    with patch.object(Booster, "iterations", and_note):
+    with patch.object(BoostingLoop, "iterations", and_note):
         yield
 
 

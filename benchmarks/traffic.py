@@ -20,8 +20,10 @@ from pvtree.comm import PHASES, local
 from pvtree.comm.traffic import format_bytes
 from pvtree.parameters.params import Params, n_threads
 from pvtree.planning.formulas import Wire, of_training, of_tree, paper_setting
+from pvtree.reading.training_rows import TrainingRows
+from pvtree.training.options import TrainOptions
 from pvtree.training.skew import SkewWarning
-from pvtree.training.train import Job, TrainResult, train, train_worker
+from pvtree.training.train import TrainResult, train, train_worker
 from recorded_growth import Record, depth_of, recording
 from single_machine import environment, names_of
 from tables import command, markdown, write_between_marks
@@ -257,11 +259,11 @@ class Seconds(NamedTuple):
 
 def seconds_of(X: np.ndarray, y: np.ndarray, params: Params, n_running: int) -> Seconds:
     """Train with this many workers computing at the same time."""
-    parts = split_by_rows(X, y, None, None, params.n_workers)
-    job = Job(params)
+    parts = split_by_rows(TrainingRows(X, y), params.n_workers)
+    options = TrainOptions(params)
 
     def work(comm: local.LocalCommunicator) -> float:
-        train_worker(parts[comm.rank], job, comm)
+        train_worker(parts[comm.rank], options, comm)
         return comm.compute_seconds
 
     wall, processor = time.perf_counter(), time.process_time()

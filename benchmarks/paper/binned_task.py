@@ -20,12 +20,13 @@ from made_tasks import Clicks, Ranking, Rows
 from pvtree.binning import thresholds as binning
 from pvtree.binning.binned_rows import BinnedRows
 from pvtree.binning.coarsening import coarsen
-from pvtree.binning.shard import Part, Shard, make_shard
+from pvtree.binning.shard import Shard, make_shard
 from pvtree.binning.thresholds import Thresholds, block_starts
 from pvtree.kernels.constants import BLOCK
 from pvtree.kernels.team import Team
 from pvtree.parameters.params import Params
 from pvtree.reading.row_ids import RowIds
+from pvtree.reading.training_rows import TrainingRows
 from pvtree.training import train as ensemble
 
 ARRAYS = ("bins", "block_start", "n_bins", "is_categorical")
@@ -62,7 +63,7 @@ def write(folder: Path, name: str, kind: str, train: Rows, test: Rows, is_real: 
     # The layout of one thread is that of a virtual machine with one core. Bundles are of a machine's own rows, so that
     # those of all rows could not be cut.
     with Team(1) as team, patch.object(binning, "saves_by_bundles", return_value=False):
-        whole = make_shard(Part(train.X, train.y, None, train.group), {}, Params(), team)
+        whole = make_shard(TrainingRows(train.X, train.y, group=train.group), {}, Params(), team)
     arrays = {name: getattr(whole.data, name) for name in ARRAYS} | vars(whole.thresholds)
     for key, value in arrays.items():
         np.save(folder / f"{key}.npy", value)
@@ -103,7 +104,7 @@ def binned_before(whole: Shard, params: Params) -> Iterator[None]:
             coarse, thresholds = coarsen(own, whole.thresholds, whole.ids.sample(), params, team, None)
         whole = replace(whole, data=coarse, thresholds=thresholds)
 
-    def cut(part: Part, *_: Any) -> Shard:
+    def cut(part: TrainingRows, *_: Any) -> Shard:
         if part.features is not None:
             first, stop = part.features
             return replace(whole, data=some_features(whole.data, first, stop), first_feature=first)

@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from pvtree.binning.shard import Part, Shard, make_shard, split_by_columns, split_by_rows
+from pvtree.binning.shard import Shard, make_shard, split_by_columns, split_by_rows
 from pvtree.comm.local import run
 from pvtree.errors import InvalidDataError
 from pvtree.kernels.constants import BLOCK
 from pvtree.kernels.team import Team
+from pvtree.reading.training_rows import TrainingRows
 
 CODES = {1: 6, 5: 30}
 
@@ -34,7 +35,7 @@ def rows_of(seed: int, n_rows: int, n_features: int = 7, dtype: type = np.float6
     return X.astype(dtype)
 
 
-def shards_of(parts: list[Part], params: SimpleNamespace, n_threads: int = 1) -> list[Shard]:
+def shards_of(parts: list[TrainingRows], params: SimpleNamespace, n_threads: int = 1) -> list[Shard]:
     def work(comm):
         with Team(n_threads) as team:
             return make_shard(parts[comm.rank], CODES, params, team, comm)
@@ -42,7 +43,7 @@ def shards_of(parts: list[Part], params: SimpleNamespace, n_threads: int = 1) ->
     return run(work, len(parts), timeout=20)
 
 
-def alone(part: Part, params: SimpleNamespace) -> Shard:
+def alone(part: TrainingRows, params: SimpleNamespace) -> Shard:
     with Team(1) as team:
         return make_shard(part, CODES, params, team)
 
@@ -74,8 +75,8 @@ def test_spread_rows_have_the_bins_of_one_worker(seed, n_rows, n_workers, tree_l
     params = parameters(tree_learner, 64)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pvtree.reading.row_ids.SAMPLE_ROWS", sample_size)
-        whole = alone(Part(X, y, weight), params)
-        shards = shards_of(split_by_rows(X, y, weight, None, n_workers), params)
+        whole = alone(TrainingRows(X, y, weight), params)
+        shards = shards_of(split_by_rows(TrainingRows(X, y, weight), n_workers), params)
     for shard in shards:
         assert_same_thresholds(shard, whole)
         assert_array_equal(shard.data.n_bins, whole.data.n_bins)
@@ -94,8 +95,8 @@ def test_spread_columns_have_the_bins_of_one_worker(seed, n_features, n_workers,
     params = parameters("attribute")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pvtree.reading.row_ids.SAMPLE_ROWS", sample_size)
-        whole = alone(Part(X, y), params)
-        shards = shards_of(split_by_columns(X, y, None, None, n_workers), params)
+        whole = alone(TrainingRows(X, y), params)
+        shards = shards_of(split_by_columns(TrainingRows(X, y), n_workers), params)
     for shard in shards:
         assert_same_thresholds(shard, whole)
         own = slice(shard.first_feature, shard.first_feature + shard.data.n_features)
@@ -110,12 +111,12 @@ def test_spread_columns_have_the_bins_of_one_worker(seed, n_features, n_workers,
 
 def test_a_worker_of_columns_does_not_look_at_others() -> None:
     X, y = rows_of(1, 50, 12), np.zeros(50)
-    whole = alone(Part(X, y), parameters("attribute"))
+    whole = alone(TrainingRows(X, y), parameters("attribute"))
     parts = []
-    for part in split_by_columns(X, y, None, None, 3):
+    for part in split_by_columns(TrainingRows(X, y), 3):
         hidden = np.full_like(X, -5.0)
         hidden[:, slice(*part.features)] = X[:, slice(*part.features)]
-        parts.append(Part(hidden, y, features=part.features))
+        parts.append(TrainingRows(hidden, y, features=part.features))
     for shard in shards_of(parts, parameters("attribute")):
         assert_same_thresholds(shard, whole)
 
@@ -123,20 +124,20 @@ def test_a_worker_of_columns_does_not_look_at_others() -> None:
 def test_columns_spread_in_another_way_are_refused() -> None:
     X, y = rows_of(1, 50, 12), np.zeros(50)
     with pytest.raises(InvalidDataError, match="as split_by_columns does"):
-        shards_of([Part(X, y, features=(0, 4)), Part(X, y, features=(4, 12))], parameters("attribute"))
+        shards_of([TrainingRows(X, y, features=(0, 4)), TrainingRows(X, y, features=(4, 12))], parameters("attribute"))
 
 
 def test_threads_change_nothing() -> None:
     X, y = rows_of(2, 9000, 40), np.zeros(9000)
-    whole = alone(Part(X, y), parameters("quantized"))
-    shards = shards_of(split_by_rows(X, y, None, None, 2), parameters("quantized"), n_threads=3)
+    whole = alone(TrainingRows(X, y), parameters("quantized"))
+    shards = shards_of(split_by_rows(TrainingRows(X, y), 2), parameters("quantized"), n_threads=3)
     assert_same_thresholds(shards[0], whole)
     assert_array_equal(np.vstack([matrix(shard) for shard in shards]), matrix(whole))
 
 
 def test_queries_stay_whole() -> None:
     X, y, group = rows_of(3, 20), np.arange(20.0), np.array([1, 9, 2, 5, 3])
-    parts = split_by_rows(X, y, None, group, 3)
+    parts = split_by_rows(TrainingRows(X, y, group=group), 3)
     assert [part.group.tolist() for part in parts] == [[1, 9], [2], [5, 3]]  # cut at rows 10 and 12, near 7 and 14
     for part in parts:
         assert part.group.sum() == len(part.y) == len(part.X) and part.ids.n_all == 20
@@ -145,14 +146,14 @@ def test_queries_stay_whole() -> None:
 
 def test_parts_share_the_memory_of_the_whole() -> None:
     X, y = rows_of(4, 30), np.zeros(30)
-    for part in split_by_rows(X, y, y, None, 4) + split_by_columns(X, y, y, None, 4):
+    for part in split_by_rows(TrainingRows(X, y, y), 4) + split_by_columns(TrainingRows(X, y, y), 4):
         assert np.shares_memory(part.X, X) and np.shares_memory(part.y, y)
-    assert [part.features for part in split_by_columns(X, y, None, None, 8)][-2:] == [(6, 7), (7, 7)]
+    assert [part.features for part in split_by_columns(TrainingRows(X, y), 8)][-2:] == [(6, 7), (7, 7)]
 
 
 def test_quantized_bins_are_fewer_and_agree_with_their_thresholds() -> None:
     X, y = rows_of(5, 3000), np.zeros(3000)
-    fine, coarse = (alone(Part(X, y), parameters(learner)) for learner in ("data", "quantized"))
+    fine, coarse = (alone(TrainingRows(X, y), parameters(learner)) for learner in ("data", "quantized"))
     assert_array_equal(fine.thresholds.n_bins, [255, 6, 255, 1, 255, 30, 255])
     assert_array_equal(coarse.thresholds.n_bins, [26, 6, 26, 1, 26, 30, 26])
     assert_array_equal(coarse.data.n_bins, coarse.thresholds.n_bins)

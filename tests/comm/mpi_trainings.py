@@ -20,13 +20,14 @@ import numpy as np
 
 from moments import Moment, disturbance
 from mpi_memory import note_shared_memory
-from pvtree.binning.shard import Part, split_by_columns
+from pvtree.binning.shard import split_by_columns
 from pvtree.comm import Communicator, mpi
-from pvtree.model import Model
 from pvtree.parameters.params import Params
 from pvtree.reading.row_ids import RowIds
+from pvtree.reading.training_rows import TrainingRows
 from pvtree.training.checkpoint_file import FILE_NAME, Checkpoint
-from pvtree.training.train import Job, train_worker
+from pvtree.training.options import TrainOptions
+from pvtree.training.train import train_worker
 
 N_TREES = 12  # of a training that is interrupted
 LEARNERS = ("data", "attribute", "voting", "quantized")
@@ -40,7 +41,7 @@ SHARES = {
 }  # of the rows; one of the four and one of the five have none
 
 
-def make_parts(case: str, learner: str, size: int) -> list[Part]:
+def make_parts(case: str, learner: str, size: int) -> list[TrainingRows]:
     """Gaps and ties in X, labels that need most columns; blocks of whole queries by SHARES, or of columns."""
     rng = np.random.default_rng(5)
     n_rows, n_in_query = 301, 7
@@ -52,10 +53,10 @@ def make_parts(case: str, learner: str, size: int) -> list[Part]:
     weight = rng.choice([0.5, 1.0, 2.7], n_rows) if case == "binary" else None
     group = np.full(n_rows // n_in_query, n_in_query) if case == "ranking" else None
     if learner == "attribute":  # all workers know the owner of a column by its number
-        return split_by_columns(X, y, weight, group, size)
+        return split_by_columns(TrainingRows(X, y, weight, group), size)
     queries = np.rint(np.array(SHARES[size]) * (n_rows // n_in_query)).astype(int).tolist()
     return [
-        Part(
+        TrainingRows(
             X[first * n_in_query : stop * n_in_query],
             y[first * n_in_query : stop * n_in_query],
             None if weight is None else weight[first * n_in_query : stop * n_in_query],
@@ -86,19 +87,8 @@ def train_model(
         verbosity=0,
     )
     part = make_parts(case, learner, comm.size)[comm.rank]
-    job = Job(params, checkpoint=None if checkpoint is None else Checkpoint(checkpoint, every=3))
-    trained = train_worker(part, job, comm)
-    return Model(
-        trees=tuple(trained.trees),
-        objective=str(params.objective),
-        ensemble=params.ensemble,
-        n_features=part.X.shape[1],
-        n_outputs=trained.n_outputs,
-        init_score=trained.init_score,
-        feature_names=None,
-        classes=None,
-        categories={},
-    ).to_json()
+    options = TrainOptions(params, checkpoint=None if checkpoint is None else Checkpoint(checkpoint, every=3))
+    return train_worker(part, options, comm).model.to_json()
 
 
 def equality(folder: Path) -> None:

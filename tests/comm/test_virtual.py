@@ -113,7 +113,7 @@ def test_rates_are_read():
             lambda: local.run(
                 lambda comm: train(np.zeros((2, 1)), np.zeros(2), Params(), comm=comm, cluster=Cluster()), 2
             ),
-            r"cluster is given beside comm, whose 2 workers are real",
+            r"cluster is given together with comm, whose 2 workers are real",
         ),
     ],
 )

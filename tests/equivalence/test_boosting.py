@@ -12,13 +12,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import oracle
 from oracle import Rules, assert_same_tree, build_tree
-from pvtree.binning.shard import Part, make_shard
+from pvtree.binning.shard import make_shard
 from pvtree.comm.worker import Worker
 from pvtree.kernels.team import Team
 from pvtree.model import Model, Tree
 from pvtree.objectives.losses import make_loss
 from pvtree.parameters.params import Params
-from pvtree.training.boosting import Booster
+from pvtree.reading.training_rows import TrainingRows
+from pvtree.training.boosting import BoostingLoop
 from pvtree.training.train import train
 from small_data import categories_of, independent_bins, make_columns
 
@@ -176,8 +177,8 @@ def test_training_scores_are_the_predictions_of_the_training_rows(objective: str
     model = fit(X, y, params, weight=weight)
     with Team(2) as team:
         group = GROUP if objective == "lambdarank" else None
-        shard = make_shard(Part(X, y, weight, group), categories_of(KINDS), params, team)
-        booster = Booster(shard, params, Worker.alone(team))
+        shard = make_shard(TrainingRows(X, y, weight, group), categories_of(KINDS), params, team)
+        booster = BoostingLoop(shard, params, Worker.alone(team))
         iterations = booster.iterations(0)
         trees = [tree for _ in range(12) for tree in next(iterations)]
     assert trees == list(model.trees)

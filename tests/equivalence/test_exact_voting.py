@@ -23,7 +23,8 @@ from pvtree.comm import local
 from pvtree.find_split import exact_voting, proof
 from pvtree.find_split.certificates import Certificate
 from pvtree.parameters.params import Params
-from pvtree.training.train import Job, TrainResult, train, train_worker
+from pvtree.training.options import TrainOptions
+from pvtree.training.train import TrainResult, train, train_worker
 from small_data import categories_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::pvtree.training.skew.SkewWarning")
@@ -182,8 +183,8 @@ def check_spread(case: Case, spread: Callable[[Rows, int], Spread], n_workers: i
     rows, bounds = spread(make_rows(case), n_workers)
     alone = train_on(rows, case).model
     params = replace(case.settled(), tree_learner="exact_voting", n_workers=n_workers, **others)
-    parts, job = split_at(rows, bounds), Job(params, categories_of(case.kinds))
-    for trained in local.run(lambda comm: train_worker(parts[comm.rank], job, comm), n_workers):
+    parts, options = split_at(rows, bounds), TrainOptions(params, categories_of(case.kinds))
+    for trained in local.run(lambda comm: train_worker(parts[comm.rank], options, comm), n_workers):
         assert as_model(trained, alone).to_json() == alone.to_json(), bounds
 
 

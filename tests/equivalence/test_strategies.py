@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pvtree
-from pvtree.binning.shard import Part, split_by_columns
+from pvtree.binning.shard import split_by_columns
 from pvtree.comm import Communicator, local
 from pvtree.errors import CommunicationError, DivergedError
 from pvtree.find_split import Strategy, voting
@@ -33,8 +33,10 @@ from pvtree.growing.tree_memory import TreeMemory
 from pvtree.model import Model, Tree
 from pvtree.parameters.params import Params
 from pvtree.reading.row_ids import RowIds
+from pvtree.reading.training_rows import TrainingRows
 from pvtree.training import boosting, forest
-from pvtree.training.train import Job, Trained, train, train_worker
+from pvtree.training.options import TrainOptions
+from pvtree.training.train import TrainResult, train, train_worker
 from small_data import KINDS, categories_of, make_columns
 
 pytestmark = pytest.mark.filterwarnings("ignore::pvtree.training.skew.SkewWarning")
@@ -257,7 +259,7 @@ def test_estimators_give_the_same_models(name: str, learner: str) -> None:
 # Any partition of the rows
 
 
-def split_at(rows: Rows, bounds: list[int]) -> list[Part]:
+def split_at(rows: Rows, bounds: list[int]) -> list[TrainingRows]:
     """Blocks of rows of any size; queries stay whole, because their ends are among the bounds."""
     parts = []
     ends = None if rows.group is None else np.concatenate(([0], np.cumsum(rows.group)))
@@ -265,12 +267,13 @@ def split_at(rows: Rows, bounds: list[int]) -> list[Part]:
         weight = None if rows.weight is None else rows.weight[start:stop]
         group = None if ends is None else np.diff(ends[(ends >= start) & (ends <= stop)])
         ids = RowIds.consecutive(stop - start, start, len(rows.y))
-        parts.append(Part(rows.X[start:stop], rows.y[start:stop], weight, group, ids))
+        parts.append(TrainingRows(rows.X[start:stop], rows.y[start:stop], weight, group, ids))
     return parts
 
 
-def as_model(trained: Trained, like: Model) -> Model:
-    return replace(like, trees=tuple(trained.trees), n_outputs=trained.n_outputs, init_score=trained.init_score)
+def as_model(result: TrainResult, like: Model) -> Model:
+    model = result.model
+    return replace(like, trees=model.trees, n_outputs=model.n_outputs, init_score=model.init_score)
 
 
 def check_partition(case: Case, learner: str, n_workers: int, n_threads: int = 1, packs: bool = True) -> None:
@@ -284,10 +287,10 @@ def check_partition(case: Case, learner: str, n_workers: int, n_threads: int = 1
     )  # fmt: skip
     parts = split_at(rows, bounds)
     if learner == "attribute":
-        parts = split_by_columns(rows.X, rows.y, rows.weight, rows.group, n_workers)
-    job = Job(params, categories_of(case.kinds))
+        parts = split_by_columns(TrainingRows(rows.X, rows.y, rows.weight, rows.group), n_workers)
+    options = TrainOptions(params, categories_of(case.kinds))
     alone = model_of(case, "quantized" if learner == "quantized" else "serial", 1)
-    for trained in local.run(lambda comm: train_worker(parts[comm.rank], job, comm), n_workers):
+    for trained in local.run(lambda comm: train_worker(parts[comm.rank], options, comm), n_workers):
         assert as_model(trained, alone).to_json() == alone.to_json(), bounds
 
 
@@ -409,14 +412,14 @@ def run_all(case: Case, learner: str, n_workers: int) -> Outcome:
     params = replace(case.settled(), tree_learner=learner, n_workers=n_workers, top_k=1)
     parts = split_at(rows, [m * case.n_rows // n_workers for m in range(n_workers + 1)])
     if learner == "attribute":
-        parts = split_by_columns(rows.X, rows.y, rows.weight, rows.group, n_workers)
-    job = Job(params, categories_of(case.kinds))
+        parts = split_by_columns(TrainingRows(rows.X, rows.y, rows.weight, rows.group), n_workers)
+    options = TrainOptions(params, categories_of(case.kinds))
     errors: list[BaseException | None] = [None] * n_workers
 
-    def work(comm: Communicator) -> Trained:
+    def work(comm: Communicator) -> TrainResult:
         HERE.rank = comm.rank
         try:
-            return train_worker(parts[comm.rank], job, comm)
+            return train_worker(parts[comm.rank], options, comm)
         except BaseException as error:
             errors[comm.rank] = error
             raise

@@ -317,7 +317,7 @@ def test_refusals(client):
     lock = threading.Lock()
     y_wrong = on_workers(client, np.where(np.arange(N_ROWS) == N_ROWS - 1, np.nan, y), workers=workers[:2])
     for error, sentence, fit in [
-        (InvalidParameterError, "comm is for rows that each MPI rank", lambda: data.fit(X_dask, y_dask, comm=Solo())),
+        (InvalidParameterError, "comm is for the rows of each MPI rank", lambda: data.fit(X_dask, y_dask, comm=Solo())),
         (InvalidParameterError, "client is for Dask collections", lambda: data.fit(X, y, client=client)),
         (InvalidTypeError, "y is a Dask collection, but X is in memory", lambda: data.fit(X, y_dask)),
         (

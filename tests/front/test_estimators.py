@@ -1,3 +1,4 @@
+import inspect
 import pickle
 import subprocess
 import sys
@@ -57,8 +58,9 @@ def test_staged_and_limited_predictions_agree(estimator):
         later = model.predict_proba(X, start_iteration=len(stages) - 1)
         np.testing.assert_array_equal(later.argmax(axis=1), model.predict(X, start_iteration=len(stages) - 1))
         np.testing.assert_allclose(np.exp(model.predict_log_proba(X, start_iteration=len(stages) - 1)), later)
-    with pytest.raises(InvalidParameterError, match="num_iteration must be an integer of at least -1 or None, got -2"):
-        model.predict(X, num_iteration=-2)
+    np.testing.assert_array_equal(model.predict(X, num_iteration=-2), model.predict(X))
+    with pytest.raises(InvalidTypeError, match=r"num_iteration must be an integer or None, got 1\.5"):
+        model.predict(X, num_iteration=1.5)
 
 
 def test_raw_scores_of_classifiers():
@@ -295,3 +297,25 @@ def test_public_names():
     assert set(dir(pvtree)) == set(pvtree.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = pvtree.nothing
+
+
+# -- Documentation ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimator", ALL)
+@pytest.mark.parametrize("method", ["fit", "predict", "predict_proba", "decision_function", "apply", "score"])
+def test_every_argument_is_documented(estimator, method):
+    if not hasattr(estimator, method):
+        return
+    function = getattr(estimator, method)
+    documented = [line.partition(" : ")[0] for line in function.__doc__.splitlines() if " : " in line]
+    arguments = [name for name in inspect.signature(function).parameters if name not in ("self", "unknown")]
+    assert [name for name in documented if name != "self"] == arguments
+
+
+@pytest.mark.parametrize("estimator", ALL)
+def test_every_fitted_attribute_is_documented(estimator):
+    attributes = [name for name in vars(fitted(estimator)[0]) if name.endswith("_")]
+    assert attributes
+    for name in attributes:
+        assert f"\n{name} : " in estimator.__doc__

@@ -133,7 +133,7 @@ def test_an_interrupted_write_leaves_a_good_file(written, monkeypatch, step, fai
         with pytest.raises(ModelFileError if isinstance(failure, OSError) else type(failure)) as error:
             written.save(model_of(6), HISTORY, mark_of())
     if isinstance(failure, OSError):
-        assert "(No space left on device), the one before it is still good; make" in str(error.value)
+        assert "(No space left on device); the previous one is still valid. Make" in str(error.value)
     is_litter_left = isinstance(failure, Crash) and step in ("write", "fsync", "replace")
     litter = set(os.listdir(written.folder)) - {FILE_NAME}
     assert len(litter) == is_litter_left
@@ -192,7 +192,7 @@ def test_the_data_is_on_the_disk_before_the_name(written, monkeypatch):
 def test_folders_that_cannot_be_written_to(tmp_path):
     (tmp_path / "file").write_text("mine")
     for folder in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(InvalidParameterError, match=r"is no folder that can be written to .* give another"):
+        with pytest.raises(InvalidParameterError, match=r"is not a writable folder .* use another"):
             Checkpoint(folder).resume(mark_of(), Solo())
     assert (tmp_path / "file").read_text() == "mine"
     if os.geteuid():  # root may write everywhere
@@ -335,18 +335,18 @@ DIFFERENT = {
     "tree_learner was 'serial' and is 'voting'": ({"params": Params(tree_learner="voting")}, {}),
     "objective was 'regression' and is 'test_ch": ({"params": Params(objective=other_objective)}, {}),
     "it had 40 rows, now there are 41": ({}, {"ids": RowIds.consecutive(N, 0, 41)}),
-    "X has other values": ({}, {"thresholds": shard_of([(0, N)], upper=2.0).thresholds}),
-    "y, the weights or the queries are others": ({}, {"y": changed(Y, [3, 4], Y[[4, 3]])}),
-    "the weights or the queries are others": (
+    "the values of X have changed": ({}, {"thresholds": shard_of([(0, N)], upper=2.0).thresholds}),
+    "y, the weights or the queries have changed": ({}, {"y": changed(Y, [3, 4], Y[[4, 3]])}),
+    "the weights or the queries have changed": (
         {},
         {"y": changed(Y, [7, 8], Y[[8, 7]]), "weight": changed(WEIGHT, [7, 8], WEIGHT[[8, 7]])},
     ),
-    "the weights or the queries are": ({}, {"weight": changed(WEIGHT, 0, 0.5)}),
-    "or the queries are others": ({}, {"weight": None}),
-    "the queries are others": ({}, {"group": np.array([5, 31, 4])}),
-    "queries are others": ({}, {"group": None}),
-    "went on from another init_model": ({"init_model": model_of(1)}, {}),
-    "it evaluated .*, now .'v l2'. is asked for": ({"evaluation": ["v l2"]}, {}),
+    "the weights or the queries have": ({}, {"weight": changed(WEIGHT, 0, 0.5)}),
+    "or the queries have changed": ({}, {"weight": None}),
+    "the queries have changed": ({}, {"group": np.array([5, 31, 4])}),
+    "queries have changed": ({}, {"group": None}),
+    "continued another init_model": ({"init_model": model_of(1)}, {}),
+    "it evaluated .*, now it is .'v l2'.": ({"evaluation": ["v l2"]}, {}),
 }
 
 
@@ -359,7 +359,7 @@ def test_another_training_is_refused_by_what_differs(checkpoint, difference):
     mark = mark_of(shard=replace(WHOLE, **of_shard), **arguments)
     with pytest.raises(InvalidParameterError, match=f"of another training: .*{difference}") as error:
         checkpoint.resume(mark, Solo())
-    told = str(error.value).split("of another training: ")[1].split(". Train as it was begun, or delete the file")[0]
+    told = str(error.value).split("of another training: ")[1].split(". Train with the same settings and data")[0]
     assert told.count(";") == (1 if "seed" in difference else 0 if "voting" not in difference else 2)
     assert mark_of(shard=WHOLE) == mark_of(shard=replace(WHOLE))
 
@@ -393,10 +393,10 @@ def test_voting_on_other_parts_goes_on_with_a_warning(checkpoint):
         warnings.simplefilter("error")
         assert all(resume([(0, 10)], [(10, N)]))
         assert all(resume([(20, N), (10, 20)], [(0, 10)]))  # the same parts, in other words
-    with pytest.warns(UserWarning, match="spread over the workers in another way; voting goes on") as told:
+    with pytest.warns(UserWarning, match="distributed differently over the workers; voting resumes") as told:
         assert all(resume([(0, 11)], [(11, N)]))
     assert len(told) == 1
-    with pytest.warns(UserWarning, match="in another way"):
+    with pytest.warns(UserWarning, match="distributed differently"):
         assert all(resume([(0, 10)], [(10, N)], []))
 
 

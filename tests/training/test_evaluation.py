@@ -70,9 +70,9 @@ def test_sets_and_stopping_as_other_arguments_of_fit():
         ({"eval_set": [(0, 0)], "eval_X": 0, "eval_y": 0}, "eval_set and eval_X are two ways"),
         ({"eval_X": 0}, "eval_X and eval_y belong together"),
         ({"eval_X": (0, 0), "eval_y": (0,)}, "eval_X holds 2 set"),
-        ({"init_score": [0.0]}, "init_score is no argument of GBDTRanker.fit; .* pass that model as init_model"),
-        ({"eval_sets": []}, "eval_sets is no argument of GBDTRanker.fit; did you mean eval_set?"),
-        ({"num_leaf": 4}, r"num_leaf is no argument of GBDTRanker.fit; .* set_params\(num_leaves="),
+        ({"init_score": [0.0]}, "init_score is not an argument of GBDTRanker.fit; .* pass that model as init_model"),
+        ({"eval_sets": []}, "eval_sets is not an argument of GBDTRanker.fit; did you mean eval_set?"),
+        ({"num_leaf": 4}, r"num_leaf is not an argument of GBDTRanker.fit; .* set_params\(num_leaves="),
         ({"frobnicate": 4}, "its arguments are X, y, sample_weight, group, qid, eval_set"),
         ({"early_stopping_rounds": -1}, "early_stopping_rounds must be"),
     ],
@@ -85,7 +85,7 @@ def test_wrong_arguments_of_fit(arguments, message):
 
 def test_arguments_of_fit_that_other_estimators_have():
     X, y = data()
-    with pytest.raises(InvalidParameterError, match=r"group is no argument of GBDTRegressor.fit; .* GBDTRanker"):
+    with pytest.raises(InvalidParameterError, match=r"group is not an argument of GBDTRegressor.fit; .* GBDTRanker"):
         small(pvtree.GBDTRegressor).fit(X, y, group=[200])
     with pytest.raises(InvalidParameterError, match="leave early_stopping_rounds out"):
         small(pvtree.RandomForestRegressor).fit(X, y, eval_set=[(X, y)], early_stopping_rounds=2)
@@ -240,7 +240,7 @@ def test_training_goes_on_only_from_a_fitting_model():
     forest, _, _ = fitted(pvtree.RandomForestClassifier)
     classifier, _, _ = fitted(pvtree.GBDTClassifier)
     with pytest.raises(
-        InvalidParameterError, match=r"init_model was trained for 'regression' .* train both for the same"
+        InvalidParameterError, match=r"init_model was trained for 'regression' .* use the same objective and classes"
     ):
         small(pvtree.GBDTClassifier).fit(X, y, init_model=regressor)
     with pytest.raises(

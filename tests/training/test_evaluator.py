@@ -1,7 +1,6 @@
 """Evaluation sets whose rows are spread over workers, iteration by iteration and after a restart."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,13 +10,14 @@ from pvtree.kernels.team import Team
 from pvtree.objectives.metrics import CustomMetric, get_metric
 from pvtree.parameters.params import Params
 from pvtree.training.evaluator import EvalSet, Evaluator
+from pvtree.training.options import TrainOptions
 from random_trees import random_model, random_rows
 
 N_ITERATIONS, N_ROWS = 5, 60
 
 
-def job_for(model, init_model=None):
-    return SimpleNamespace(params=Params(ensemble=model.ensemble), init_model=init_model)
+def evaluator_of(model, sets, metrics, comm=None):
+    return Evaluator(TrainOptions(Params(ensemble=model.ensemble), eval_sets=sets, metrics=metrics), comm)
 
 
 def make_model(ensemble, n_outputs):
@@ -58,7 +58,7 @@ CASES = [("gbdt", 1, "regression", ["l2", "l1"]), ("gbdt", 3, "multiclass", ["mu
 def test_metrics_are_those_of_the_models_predictions(ensemble, n_outputs, objective, names):
     model, sets = make_model(ensemble, n_outputs), make_sets(max(2, n_outputs))
     metrics = [get_metric(name, objective) for name in names]
-    results = evaluate_all(Evaluator(job_for(model), sets, metrics), model)
+    results = evaluate_all(evaluator_of(model, sets, metrics), model)
     for i, its_results in enumerate(results):
         expected = []
         for each in sets:
@@ -71,12 +71,12 @@ def test_metrics_are_those_of_the_models_predictions(ensemble, n_outputs, object
 def test_a_restart_goes_on_with_the_same_bits(ensemble, n_outputs, objective, names):
     model, sets = make_model(ensemble, n_outputs), make_sets(max(2, n_outputs))
     metrics = [get_metric(name, objective) for name in names]
-    whole = evaluate_all(Evaluator(job_for(model), sets, metrics), model)
+    whole = evaluate_all(evaluator_of(model, sets, metrics), model)
     start = first_half(model)
-    assert evaluate_all(Evaluator(job_for(model), sets, metrics), model, start) == whole[2:]
-    from_init_model = Evaluator(job_for(model, start), sets, metrics)
+    assert evaluate_all(evaluator_of(model, sets, metrics), model, start) == whole[2:]
+    from_init_model = evaluator_of(model, sets, metrics)
     with Team(1) as team:
-        from_init_model.begin(n_outputs, np.full(n_outputs, 99.0), team)  # the init_model brings its own
+        from_init_model.begin(n_outputs, np.full(n_outputs, 99.0), team, start)  # the init_model brings its own
         assert [from_init_model.evaluate(*each) for each in iterations(model, 2)] == whole[2:]
 
 
@@ -84,14 +84,14 @@ def test_workers_share_the_rows_and_get_the_same_results_in_few_exchanges():
     model, sets = make_model("gbdt", 1), make_sets(2)
     metrics = [*(get_metric(name, "binary") for name in ("binary_logloss", "binary_error", "auc")),
                CustomMetric(lambda y, p, weight: ("mine", float(len(y) + p[7]), True), "binary")]  # fmt: skip
-    alone = evaluate_all(Evaluator(job_for(model), sets, metrics), model)
+    alone = evaluate_all(evaluator_of(model, sets, metrics), model)
     owner = np.sort(np.random.default_rng(3).choice([0, 2, 3], N_ROWS))  # worker 1 has nothing
 
     def work(comm):
         rows = owner == comm.rank
         own = [EvalSet(s.name, s.X[rows], s.y[rows], None if s.weight is None else s.weight[rows]) for s in sets]
         own[0] = sets[0] if comm.rank == 2 else sets[0].without_rows()
-        results = evaluate_all(Evaluator(job_for(model), own, metrics, comm), model)
+        results = evaluate_all(evaluator_of(model, own, metrics, comm), model)
         return results, comm.traffic["metrics"].calls / N_ITERATIONS
 
     for results, calls in run(work, 4, timeout=60):
@@ -104,7 +104,7 @@ def test_nothing_to_evaluate_exchanges_nothing():
     model = make_model("gbdt", 1)
 
     def work(comm):
-        return evaluate_all(Evaluator(job_for(model), [], [], comm), model), comm.traffic.total().calls
+        return evaluate_all(evaluator_of(model, [], [], comm), model), comm.traffic.total().calls
 
     assert run(work, 2, timeout=60) == [([[]] * N_ITERATIONS, 0)] * 2
 
@@ -121,6 +121,6 @@ def test_what_is_asked_for_has_names():
     def mine(y, p):
         return "x", 1.0, True
 
-    asked = Evaluator(job_for(make_model("gbdt", 1)), make_sets(2), [get_metric("l2", "regression"),
+    asked = evaluator_of(make_model("gbdt", 1), make_sets(2), [get_metric("l2", "regression"),
                       CustomMetric(mine, "regression")]).asked  # fmt: skip
     assert [each.split(".")[-1] for each in asked] == ["first l2", "mine", "second l2", "mine"]

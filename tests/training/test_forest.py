@@ -10,12 +10,13 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import oracle
-from pvtree.binning.shard import Part, make_shard
+from pvtree.binning.shard import make_shard
 from pvtree.binning.thresholds import choose_own_bins
 from pvtree.comm.worker import Worker
 from pvtree.kernels.team import Team
 from pvtree.model import Model
 from pvtree.parameters.params import Params
+from pvtree.reading.training_rows import TrainingRows
 from pvtree.training.forest import Planter, plant_forest
 from pvtree.training.train import train
 
@@ -112,7 +113,7 @@ def test_a_forest_may_be_left_before_its_last_tree() -> None:
     X, y = rows_of(3)
     params = params_of(3, n_estimators=50)
     with Team(2) as team:
-        shard = make_shard(Part(X, y), {}, params, team)
+        shard = make_shard(TrainingRows(X, y), {}, params, team)
         trees = plant_forest(Planter(shard, params, Worker.alone(team)), 50, 0)
         first = [next(trees) for _ in range(2)]
         trees.close()  # type: ignore[attr-defined]

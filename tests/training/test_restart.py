@@ -136,5 +136,5 @@ def test_another_training_is_refused(tmp_path):
 def test_voting_on_other_workers_says_that_the_model_will_differ(tmp_path):
     with pytest.raises(Interrupted):
         fit("values", tmp_path, n_workers=3, crash=8, learner="voting", top_k=1)
-    with pytest.warns(UserWarning, match="spread over the workers in another way"):
+    with pytest.warns(UserWarning, match="distributed differently over the workers"):
         fit("values", tmp_path, n_workers=2, learner="voting", top_k=1)

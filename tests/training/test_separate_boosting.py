@@ -22,7 +22,7 @@ from pvtree import (
     RandomForestClassifier,
     RandomForestRegressor,
 )
-from pvtree.binning.shard import Part, make_shard
+from pvtree.binning.shard import make_shard
 from pvtree.comm import local
 from pvtree.comm.worker import Worker
 from pvtree.errors import InvalidParameterError, ModelFileError
@@ -32,8 +32,10 @@ from pvtree.objectives.losses import make_loss
 from pvtree.objectives.metrics import get_metric
 from pvtree.parameters.params import Params
 from pvtree.reading.row_ids import RowIds
-from pvtree.training.boosting import Booster
-from pvtree.training.train import Job, train_worker
+from pvtree.reading.training_rows import TrainingRows
+from pvtree.training.boosting import BoostingLoop
+from pvtree.training.options import TrainOptions
+from pvtree.training.train import train_worker
 
 LEARNERS = ("svore", "yu")
 N_ITERATIONS = 4
@@ -50,10 +52,10 @@ class Rows:
     weight: np.ndarray | None = None
     group: np.ndarray | None = None
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[TrainingRows]:
         bounds = np.cumsum([0, *SIZES]).tolist()
         return [
-            Part(
+            TrainingRows(
                 self.X[a:b],
                 self.y[a:b],
                 None if self.weight is None else self.weight[a:b],
@@ -105,13 +107,12 @@ def params_of(case: str, **more: Any) -> Params:
 
 def trained_together(case: str, learner: str, n_threads: int = 1) -> list[tuple[Model, Any]]:
     """Every worker's model and ledger."""
-    job = Job(params_of(case, tree_learner=learner, n_threads=n_threads), CATEGORICAL)
+    options = TrainOptions(params_of(case, tree_learner=learner, n_threads=n_threads), CATEGORICAL)
     parts = make_rows(case).parts()
 
     def work(comm: Any) -> tuple[Model, Any]:
-        made = train_worker(parts[comm.rank], job, comm)
-        model = job.model(made.trees, 5, made.n_outputs, made.init_score, made.n_parallel_trees)
-        return model, made.traffic
+        made = train_worker(parts[comm.rank], options, comm)
+        return made.model, made.traffic
 
     return local.run(work, len(SIZES))
 
@@ -145,15 +146,15 @@ def made_by_hand(case: str, learner: str) -> tuple[Model, list[int]]:
     parts = [part for part in rows.parts() if len(part.y)]
     loss = make_loss(params, rows.y, rows.weight, rows.group)
     n_parallel = len(parts) if learner == "yu" else 1
-    model = Job(params, CATEGORICAL).model([], 5, loss.n_outputs, loss.init_scores(), n_parallel)
+    model = TrainOptions(params, CATEGORICAL).make_model([], 5, loss.n_outputs, loss.init_scores(), n_parallel)
     winners = []
     with Team(1) as team:
         shards = [make_shard(part, CATEGORICAL, params, team) for part in parts]
         for iteration in range(N_ITERATIONS):
             candidates = []
             for part, shard in zip(parts, shards, strict=True):
-                booster = Booster(shard, params, Worker.alone(team), model.predict_raw(part.X).T)
-                candidates.append(next(booster.iterations(iteration)))
+                loop = BoostingLoop(shard, params, Worker.alone(team), model.predict_raw(part.X).T)
+                candidates.append(next(loop.iterations(iteration)))
             if learner == "yu":
                 every = [tree for candidate in candidates for tree in candidate]
                 added = [replace(tree, value=tree.value / len(parts)) for tree in every]
@@ -285,7 +286,7 @@ def test_going_on(learner: str, tmp_path: Any) -> None:
         begin().fit(**data, checkpoint=tmp_path, checkpoint_freq=2, callbacks=[interrupt_at(4)])
     assert begin().fit(**data, checkpoint=tmp_path).model_ == whole
     if learner == "svore":
-        with pytest.warns(UserWarning, match="spread over the workers in another way; svore goes on"):
+        with pytest.warns(UserWarning, match="distributed differently over the workers; svore resumes"):
             begin(2).fit(**data, checkpoint=tmp_path)
         return
     with pytest.raises(InvalidParameterError, match="the number of workers with rows was 3 and is 2"):
@@ -296,7 +297,7 @@ def test_going_on(learner: str, tmp_path: Any) -> None:
 
 
 def test_hostile_numbers_of_parallel_trees() -> None:
-    model = Job(params_of("binary")).model(made_by_hand("binary", "yu")[0].trees, 5, 1, np.zeros(1), 4)
+    model = TrainOptions(params_of("binary")).make_model(made_by_hand("binary", "yu")[0].trees, 5, 1, np.zeros(1), 4)
     assert Model.from_json(model.to_json()) == model
     for value, reason in (
         *((v, "parallel trees is out of range") for v in (1, 0, -4, 2**31)),

@@ -12,6 +12,7 @@ import pvtree
 from pvtree.binning.shard import make_shard, split_by_rows
 from pvtree.comm.local import run
 from pvtree.kernels.team import Team
+from pvtree.reading.training_rows import TrainingRows
 from pvtree.training.skew import Skew, SkewWarning, measure_skew, warn_if_skewed
 
 WORKERS = [2, 3, 5, 8]
@@ -19,7 +20,7 @@ WORKERS = [2, 3, 5, 8]
 
 def on_workers(function, X, y, n_workers, n_classes=1, group=None, tree_learner="voting", categorical=None):
     """``function(shard, params, comm)`` on every worker."""
-    parts = split_by_rows(X, y, None, group, n_workers)
+    parts = split_by_rows(TrainingRows(X, y, group=group), n_workers)
     params = SimpleNamespace(tree_learner=tree_learner, max_bin=255, n_classes=n_classes, quantized_bins=0.1)
 
     def work(comm):
@@ -172,13 +173,13 @@ def test_the_sentence_names_what_differs_and_the_remedy():
     X = np.column_stack([noise, time, time + 900 * noise, 3 * time, -time, time])
     (message,) = warning_of(X, np.sort(noise), 4, names=["noise", "day", "drift", "month", "left", "id"])
     assert message == (
-        "The workers hold different data, so that their votes may miss the best features (share of the variance that "
-        "can lie between workers: the label (94%), column 'day' (94%), column 'month' (94%), column 'left' (94%) and "
-        "1 more column): shuffle the rows (sklearn.utils.shuffle) before training, or use tree_learner='exact_voting', "
+        "The workers hold different data, so their votes may miss the best features (share of the possible variance "
+        "between workers: the label (94%), column 'day' (94%), column 'month' (94%), column 'left' (94%) and "
+        "1 more column); shuffle the rows (sklearn.utils.shuffle) before training, or use tree_learner='exact_voting', "
         "which proves every split, or 'data', which does not vote."
     )
     (message,) = warning_of(X[:, :2], noise, 4)
-    assert "between workers: column 1 (94%)): shuffle" in message
+    assert "between workers: column 1 (94%)); shuffle" in message
     (message,) = warning_of(X[:, :2], noise, 4, tree_learner="yu")
     assert message.endswith("or use tree_learner='exact_voting' or 'data', which grow every tree on all rows.")
 

@@ -236,5 +236,5 @@ def test_virtual_workers_are_no_use_where_there_are_others():
         own = pieces(X, [100])[comm.rank], pieces(y, [100])[comm.rank]
         return GBDTRegressor(tree_learner="data", n_workers=3, **SMALL).fit(*own, comm=comm)
 
-    with pytest.warns(UserWarning, match="n_workers does nothing where comm has 2 workers already"):
+    with pytest.warns(UserWarning, match="n_workers does nothing because comm has 2 workers already"):
         same_models(local.run(work, 2), GBDTRegressor(**SMALL).fit(X, y))

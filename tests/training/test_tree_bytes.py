@@ -10,13 +10,19 @@ from hypothesis import strategies as st
 from pvtree.binning.thresholds import Thresholds
 from pvtree.errors import CommunicationError
 from pvtree.model import Tree
-from pvtree.training.tree_bytes import BinnedTree, from_bytes, n_bytes, to_bytes
+from pvtree.training.tree_bytes import BinnedTree, from_bytes, to_bytes
 from random_trees import N_FEATURES, N_NUMERIC, random_tree
 
 UPPER = np.full((N_FEATURES, 256), np.inf)
 UPPER[:N_NUMERIC, :254] = np.random.default_rng(0).normal(size=(N_NUMERIC, 254)).cumsum(axis=1)
 THRESHOLDS = Thresholds(UPPER, np.full(N_FEATURES, 255), (np.arange(N_FEATURES) >= N_NUMERIC).astype(np.uint8))
 QUICK = settings(deadline=None, derandomize=True, database=None, max_examples=60)
+
+
+def n_bytes(tree: Tree) -> int:
+    """The length of one tree's message."""
+    n_inner = tree.n_nodes - tree.n_leaves
+    return 4 + 20 * tree.n_nodes + 10 * n_inner + 4 * tree.n_leaves + 32 * len(tree.cat_sets)
 
 
 def grown_tree(seed: int, n_splits: int) -> BinnedTree:
@@ -85,12 +91,12 @@ def test_bytes_of_no_tree_are_refused_or_harmless(seed, n_splits, at, noise, cut
 @pytest.mark.parametrize(
     ("feature", "reason"),
     [
-        ([], "a column is not there"),
-        ([0, -1], "form no tree"),
-        ([-1, -1, 0], "form no tree"),  # children before their parent
-        ([0, -1, -1, 1, -1], "form no tree"),  # a parent that is nobody's child
-        ([N_FEATURES, -1, -1], "a column is not there"),
-        ([-2, -1, -1], "a column is not there"),
+        ([], "it names an unknown column"),
+        ([0, -1], "do not form a tree"),
+        ([-1, -1, 0], "do not form a tree"),  # children before their parent
+        ([0, -1, -1, 1, -1], "do not form a tree"),  # a parent that is nobody's child
+        ([N_FEATURES, -1, -1], "it names an unknown column"),
+        ([-2, -1, -1], "it names an unknown column"),
         ([0, -1, -1], "cut off"),
     ],
 )

@@ -1,10 +1,13 @@
-"""From what each worker was given to rows that all workers agree about: to train on, or to evaluate."""
+"""A worker's rows before binning: from the user's arguments to numbers that all workers read in the same way.
+
+``GivenRows`` (as passed) -- open_rows --> ``GivenRows`` (tables and arrays) -- read_rows --> ``TrainingRows`` (numbers)
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,23 +20,28 @@ from pvtree.reading.sources import Matrices, Source, as_source
 from pvtree.reading.tables import Columns
 from pvtree.reading.whole_queries import QueryBlock, bring_together, check_distinct
 
-ReadTarget = Callable[[Any, int, str], np.ndarray]
+TargetKind = Literal["value", "class", "relevance"]
 
 
 @dataclass(frozen=True)
-class Given:
-    """A set of rows as the user has them on this worker."""
+class GivenRows:
+    """A set of rows as the user passed it to this worker.
+
+    It is kept apart from ``TrainingRows`` because no worker can encode its rows before all workers have agreed on the
+    categories and classes, and because Dask workers put it together from partitions.
+    """
 
     X: Any
     y: Any
     weight: Any = None
     group: Any = None
     qid: Any = None
-    # (place among the blocks of all workers, number of rows) of each block of consecutive rows; None: one block,
-    # the rank's. Dask workers hold several.
+    # For each block of consecutive rows: (its position among all workers' blocks, its number of rows). None stands for
+    # one block, at the position of the rank. Dask workers hold several.
     blocks: Sequence[tuple[int, int]] | None = None
-    prefix: str = ""  # of the names of fit's arguments: "eval_" for evaluation sets
+    prefix: str = ""  # of fit's argument names: "eval_" for evaluation sets
     suffix: str = ""  # " of eval_set 0"
+    queries: Sequence[targets.QueryRuns] | None = None  # one per block; set by open_rows
 
     @property
     def weight_name(self) -> str:
@@ -41,101 +49,106 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Opened:
-    """The same rows once their form has been checked; values may still be wrong."""
+class TrainingRows:
+    """One worker's rows as numbers: a block of the rows with all columns, or all rows with a block of the columns."""
 
-    table: Any
-    label: np.ndarray
-    weight: np.ndarray | None
-    queries: list[targets.QueryRuns] | None  # of each block
-    blocks: Sequence[tuple[int, int]]
+    # (n_rows, n_all_features), float32 or float64. Categorical columns hold bin numbers, 0 or NaN for missing.
+    X: np.ndarray | Source
+    y: np.ndarray  # float64 (n_rows,)
+    weight: np.ndarray | None = None
+    group: np.ndarray | None = None  # int64: rows of each query, in order
+    ids: RowIds | None = None  # positions of the rows in the whole data; None if there are no other rows
+    # (first, stop) of the columns that this worker keeps; None unless columns are spread over the workers.
+    features: tuple[int, int] | None = None
+    before_spread: TrainingRows | None = None  # the rows that this worker had before columns were spread
 
     @property
-    def n_rows(self) -> int:
-        return len(self.label)
+    def row_ids(self) -> RowIds:
+        return RowIds.consecutive(len(self.y)) if self.ids is None else self.ids
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Rows as the trainer wants them."""
+class Target:
+    """What y holds: numbers, classes or the relevance of documents."""
 
-    X: np.ndarray | Source  # float32 or float64 (n_rows, n_features)
-    y: np.ndarray  # float64 (n_rows,)
-    weight: np.ndarray | None
-    group: np.ndarray | None
-    ids: RowIds
-
-
-@dataclass(frozen=True)
-class TrainingData:
-    """What is trained on."""
-
-    rows: Rows
-    columns: Columns
-    classes: np.ndarray | None
+    kind: TargetKind
+    classes: np.ndarray | None = None  # of all workers, ascending; only if y holds classes
 
     @property
     def n_classes(self) -> int:
         return 1 if self.classes is None else len(self.classes)
 
+    def read(self, y: Any, n_rows: int, name: str) -> np.ndarray:
+        """y as float64; a class becomes its index in ``classes``."""
+        if self.kind == "relevance":
+            return targets.read_relevance(y, n_rows, name)
+        if self.kind == "value":
+            return targets.read_values(y, n_rows, name)
+        assert self.classes is not None  # agreed on before any row is read
+        return targets.read_labels(y, n_rows, self.classes, name)
 
-def open_rows(given: Given, comm: Communicator, drops_weightless: bool = False) -> Opened:
-    """Check the form of all workers' rows, and agree on weights."""
+
+def open_rows(given: GivenRows, comm: Communicator, drops_weightless: bool = False) -> GivenRows:
+    """Check the form of all workers' rows and agree on the weights.
+
+    X becomes a table, the other columns become arrays. Their values may still be invalid.
+    """
     opened = all_or_none(lambda: _open(given, comm), comm)
-    weight = agree_weights(opened.weight, opened.n_rows, comm, given.weight_name)
-    if sum(share(opened.n_rows, comm)) == 0:
+    n_rows, blocks = len(opened.y), opened.blocks or ()
+    weight = agree_weights(opened.weight, n_rows, comm, given.weight_name)
+    if sum(share(n_rows, comm)) == 0:
         raise InvalidDataError("X has 0 row(s) on all workers while a minimum of 1 is required; pass rows to train on.")
     if weight is not None and drops_weightless and any(share(bool((weight == 0).any()), comm)):
-        # A row that weighs nothing is no row: it makes no bin, no class, and fills no leaf.
+        # A row of weight 0 does not exist: it adds no bin and no class, and fills no leaf.
         keep = weight > 0
-        ends = np.cumsum([length for _, length in opened.blocks])[:-1]
-        blocks = [(i, int(m.sum())) for (i, _), m in zip(opened.blocks, np.split(keep, ends), strict=True)]
-        opened = replace(
-            opened, table=inputs.take_rows(opened.table, keep), label=opened.label[keep], weight=None, blocks=blocks
-        )
-        weight = agree_weights(weight[keep], opened.n_rows, comm, given.weight_name)
+        ends = np.cumsum([length for _, length in blocks])[:-1]
+        kept = [(i, int(mask.sum())) for (i, _), mask in zip(blocks, np.split(keep, ends), strict=True)]
+        opened = replace(opened, X=inputs.take_rows(opened.X, keep), y=opened.y[keep], blocks=kept)
+        weight = agree_weights(weight[keep], len(opened.y), comm, given.weight_name)
     return replace(opened, weight=weight)
 
 
-def find_classes(opened: Opened, known: np.ndarray | None, comm: Communicator) -> np.ndarray:
-    """The classes of all workers' labels, or those that are known already."""
+def find_classes(opened: GivenRows, known: np.ndarray | None, comm: Communicator) -> np.ndarray:
+    """The classes of all workers' labels, or ``known`` if given."""
     if known is not None:
         return known
-    found = all_or_none(lambda: targets.find_classes(opened.label), comm)
+    found = all_or_none(lambda: targets.find_classes(opened.y), comm)
     classes = agree_classes(found, comm)
     targets.check_several_classes(classes)
     return classes
 
 
-def read_rows(
-    given: Given, opened: Opened, columns: Columns, owner: str, read_target: ReadTarget, comm: Communicator
-) -> Rows:
-    """Numbers for everything; a query that is cut between workers comes whole to one of them."""
+def read_rows(opened: GivenRows, columns: Columns, target: Target, owner: str, comm: Communicator) -> TrainingRows:
+    """Encode opened rows as numbers; a query that is cut between workers moves to one of them.
+
+    ``owner`` is what errors call the source of ``columns``.
+    """
 
     def read() -> tuple[Any, np.ndarray]:
-        inputs.check_columns(opened.table, columns, owner)
-        return inputs.encode(opened.table, columns), read_target(opened.label, opened.n_rows, f"y{given.suffix}")
+        inputs.check_columns(opened.X, columns, owner)
+        return inputs.encode(opened.X, columns), target.read(opened.y, len(opened.y), f"y{opened.suffix}")
 
     X, y = all_or_none(read, comm)
-    rows = Rows(X, y, opened.weight, None, _number_rows(opened.blocks, comm))
+    blocks = opened.blocks or ()
+    rows = TrainingRows(X, y, opened.weight, ids=_number_rows(blocks, comm))
     if opened.queries is None:
         return rows
-    if opened.queries and opened.queries[0].ids is not None and (comm.size > 1 or len(opened.blocks) > 1):
-        return _with_whole_queries(rows, opened, comm)
-    return replace(rows, group=np.concatenate([runs.sizes for runs in opened.queries]))
+    if opened.queries and opened.queries[0].ids is not None and (comm.size > 1 or len(blocks) > 1):
+        return _with_whole_queries(rows, blocks, opened.queries, comm)
+    return replace(rows, group=_sizes(opened.queries))
 
 
-def _open(given: Given, comm: Communicator) -> Opened:
+def _open(given: GivenRows, comm: Communicator) -> GivenRows:
     table = inputs.read_table(given.X, least_rows=1 if comm.size == 1 else 0)
     n_rows = table.shape[0]
     label = targets.read_column(given.y, n_rows, f"y{given.suffix}")
     weight = targets.read_weight(given.weight, n_rows, given.weight_name)
     blocks = [(comm.rank, n_rows)] if given.blocks is None else given.blocks
-    return Opened(table, label, weight, _open_queries(given, n_rows, blocks), blocks)
+    return replace(given, X=table, y=label, weight=weight, queries=_open_queries(given, n_rows, blocks), blocks=blocks)
 
 
-def _open_queries(given: Given, n_rows: int, blocks: Sequence[tuple[int, int]]) -> list[targets.QueryRuns] | None:
-    """Ids may go on from one block to the next, sizes may not."""
+def _open_queries(given: GivenRows, n_rows: int, blocks: Sequence[tuple[int, int]]) -> list[targets.QueryRuns] | None:
+    """The queries of each block. An id may continue in the next block, a size may not."""
     if given.qid is None or given.group is not None or len(blocks) == 1:
         queries = targets.read_queries(given.group, given.qid, n_rows, given.prefix)
         return None if queries is None else [queries]
@@ -148,33 +161,38 @@ def _open_queries(given: Given, n_rows: int, blocks: Sequence[tuple[int, int]]) 
 
 
 def _number_rows(blocks: Sequence[tuple[int, int]], comm: Communicator) -> RowIds:
-    """Where this worker's rows stand among those of all workers."""
-    told = share([list(block) for block in blocks], comm)
+    """The positions of this worker's rows among those of all workers."""
+    all_blocks = share([list(block) for block in blocks], comm)
     first, n_all = {}, 0
-    for index, length in sorted(tuple(block) for its in told for block in its):
+    for index, length in sorted(tuple(block) for its_blocks in all_blocks for block in its_blocks):
         first[index] = n_all
         n_all += length
     return RowIds.of_runs([length for _, length in blocks], [first[index] for index, _ in blocks], n_all)
 
 
-def _with_whole_queries(rows: Rows, opened: Opened, comm: Communicator) -> Rows:
+def _with_whole_queries(
+    rows: TrainingRows, blocks: Sequence[tuple[int, int]], queries: Sequence[targets.QueryRuns], comm: Communicator
+) -> TrainingRows:
     source = as_source(rows.X)
-    if not isinstance(source, Matrices):  # a stream cuts between queries by itself
-        check_distinct([query for runs in opened.queries or [] for query in runs.ids or []], comm)
-        return replace(rows, group=np.concatenate([runs.sizes for runs in opened.queries or []]))
-    blocks, start = [], 0
-    for (index, length), runs in zip(opened.blocks, opened.queries or [], strict=True):
+    if not isinstance(source, Matrices):  # a stream is cut between queries already
+        check_distinct([query for runs in queries for query in runs.ids or []], comm)
+        return replace(rows, group=_sizes(queries))
+    moved, start = [], 0
+    for (index, length), runs in zip(blocks, queries, strict=True):
         own = slice(start, start + length)
         weight = [] if rows.weight is None else [rows.weight[own]]
         X = source[own].matrices
-        blocks.append(QueryBlock(index, X, [rows.y[own]], weight, list(runs.ids or []), runs.sizes.tolist()))
+        moved.append(QueryBlock(index, X, [rows.y[own]], weight, list(runs.ids or []), runs.sizes.tolist()))
         start += length
-    bring_together(blocks, comm)
-    ids = _number_rows([(block.index, block.n_rows) for block in blocks], comm)
-    return Rows(
-        Matrices([piece for block in blocks for piece in block.X]),
-        np.concatenate([piece for block in blocks for piece in block.y]),
-        None if rows.weight is None else np.concatenate([piece for block in blocks for piece in block.weight]),
-        np.array([size for block in blocks for size in block.sizes], np.int64),
-        ids,
+    bring_together(moved, comm)
+    return TrainingRows(
+        X=Matrices([piece for block in moved for piece in block.X]),
+        y=np.concatenate([piece for block in moved for piece in block.y]),
+        weight=None if rows.weight is None else np.concatenate([piece for block in moved for piece in block.weight]),
+        group=np.array([size for block in moved for size in block.sizes], np.int64),
+        ids=_number_rows([(block.index, block.n_rows) for block in moved], comm),
     )
+
+
+def _sizes(queries: Sequence[targets.QueryRuns]) -> np.ndarray:
+    return np.concatenate([runs.sizes for runs in queries])

@@ -17,8 +17,8 @@ from pvtree.objectives.losses import make_loss
 from pvtree.parameters.params import Params
 
 
-class Booster:
-    """The loop of boosting over one shard; ``iterations`` yields the trees of each iteration."""
+class BoostingLoop:
+    """Boosting on one worker's shard; ``iterations`` yields the trees of each iteration."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class Booster:
         start_scores: np.ndarray | None = None,
         grows_with: Worker | None = None,
     ) -> None:
-        """``grows_with`` is who grows the trees, where that is not all of ``worker``'s workers together."""
+        """``grows_with`` grows the trees, if not all workers of ``worker`` do it together."""
         self.shard, self.team = shard, worker.team
         self.worker = worker if grows_with is None else grows_with
         self.loss = make_loss(params, shard.y, shard.weight, shard.group)
@@ -44,11 +44,11 @@ class Booster:
 
     @property
     def params(self) -> Params:
-        """The maker's: callbacks may change them between two iterations."""
+        """The tree maker's parameters, which callbacks may change between two iterations."""
         return self.maker.params
 
     def iterations(self, first: int) -> Iterator[list[Tree]]:
-        """One list of n_outputs trees after another, without end; ``first`` numbers the first iteration."""
+        """Endless stream of lists of n_outputs trees; ``first`` is the number of the first iteration."""
         grad = np.empty_like(self.scores)
         hess = np.empty_like(self.scores)
         iteration = first
@@ -59,7 +59,8 @@ class Booster:
 
     def _one(self, iteration: int, grad: np.ndarray, hess: np.ndarray) -> list[Tree]:
         rows, others = self._sample(iteration)
-        # A worker that has all columns walks the other rows down the finished tree; else they must come along.
+        # A worker with all columns walks the rows that were not drawn down the finished tree. A worker that lacks
+        # columns cannot, so they travel with the others while the tree grows.
         passengers, walkers = (others, others[:0]) if self.worker.lacks_columns else (others[:0], others)
         trees: list[Tree] = []
         for grown, tree in self._grow(iteration, grad, hess, rows, passengers):
@@ -70,7 +71,7 @@ class Booster:
     def _grow(
         self, iteration: int, grad: np.ndarray, hess: np.ndarray, rows: np.ndarray | None, passengers: np.ndarray
     ) -> Iterator[tuple[GrownTree, Tree]]:
-        """A tree for every output; where its rows ended up is known until the next one is made."""
+        """A tree for every output; the leaves of its rows are known until the next tree is made."""
         for output in range(self.n_outputs):
             yield self.maker.make(
                 grad[output],
@@ -82,10 +83,11 @@ class Booster:
             )
 
     def _sample(self, iteration: int) -> tuple[np.ndarray | None, np.ndarray]:
-        """Rows that grow this iteration's trees (None for all), and the others, which only get their outputs."""
+        """The rows that grow this iteration's trees (None for all), and the others, which only get scores."""
         n_rows = self.shard.n_rows
         rows = subsample_rows(self.params, iteration, self.shard.ids, self.team)
         rows = counted_rows(rows, self.shard.counted)
+        # A draw that left no row on any worker is replaced by all rows.
         if rows is not None and draws_rows(self.params) and is_empty(rows, self.worker.by_rows):
             rows = counted_rows(None, self.shard.counted)
         if rows is None:

@@ -1,6 +1,6 @@
-"""What runs before or after every boosting iteration: LightGBM's callback interface and its callbacks.
+"""Callbacks, which run before or after every iteration: LightGBM's interface and its callbacks.
 
-Only worker 0 calls them, so that one worker prints and decides, and tells the others.
+Only worker 0 calls them: one worker prints and decides, and the others follow.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pvtree.errors import InvalidParameterError, InvalidTypeError, public
 from pvtree.parameters.aliases import right_names
 from pvtree.parameters.params import RULES, integer, plain
 
-# The training data never decides when to stop: its own metric improves for as long as trees are added.
+# The training data never decides when to stop, because its metric improves with every tree.
 TRAINING_NAMES = frozenset({"training", "train"})
-# What the next tree may do differently; the other parameters shaped bins, memory or the agreement between workers.
+# What may change between two trees. The other parameters have shaped the bins, the memory or the workers' agreement.
 CHANGEABLE = (
     "learning_rate",
     "max_depth",
@@ -40,9 +40,9 @@ class EvalResult(NamedTuple):
 
 
 class CallbackEnv(NamedTuple):
-    """What a callback sees; the fields of LightGBM's, so that callbacks written for it work here."""
+    """What a callback sees. It has the fields of LightGBM's, so that callbacks written for it work here."""
 
-    model: Any  # the Training that goes on: a model is made of the finished trees only at the end
+    model: Any  # the running Training; there is no model before the end
     params: Any  # the frozen pvtree.parameters.params.Params of this training
     iteration: int  # 0-based; continues an init_model's count
     begin_iteration: int  # first iteration of this training
@@ -60,53 +60,61 @@ class EarlyStopException(Exception):
 
 
 class Training:
-    """What a callback may change of the training that it watches."""
+    """What a callback may change in the running training."""
 
     def __init__(self, ensemble: str) -> None:
         self._ensemble = ensemble
         self._changes: dict[str, Any] = {}
 
     def reset_parameter(self, params: Mapping[str, Any]) -> None:
-        """Grow the trees from the next iteration on with other parameters, on all workers."""
+        """Change parameters on all workers, from the next iteration on."""
         if self._ensemble == "forest":
             raise InvalidParameterError(
-                "Parameters change between iterations of boosting only: a forest's trees are grown side by side; "
-                "leave reset_parameter out."
+                "Parameters can only change between iterations of boosting, but the trees of a forest are grown in "
+                "parallel; leave reset_parameter out."
             )
         for name, value in changeable(params).items():
             RULES[name].check(name, value)
             self._changes[name] = plain(value)
 
     def take_changes(self) -> dict[str, Any]:
-        """What has been asked for since the last time."""
+        """The changes since the last call."""
         changes, self._changes = self._changes, {}
         return changes
 
 
 def changeable(params: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters under our names, once all of them may change while a model is trained."""
+    """The parameters under our names; an error if one of them cannot change during training."""
     renamed = right_names(params, RULES, "an estimator")
     for name in renamed:
         if name not in CHANGEABLE:
-            raise InvalidParameterError(
-                f"{name} cannot change while a model is trained; what can is {', '.join(CHANGEABLE)}."
-            )
+            raise InvalidParameterError(f"{name} cannot change during training; use one of {', '.join(CHANGEABLE)}.")
     return renamed
 
 
 @public
 class early_stopping:
-    """Stop when a metric has not improved for ``stopping_rounds`` iterations on some evaluation set.
+    """Stop training when a metric has not improved for some iterations, and keep the best iteration.
 
-    Every metric of every set is watched, and the first to run out of patience decides; a set named
-    "training" or "train" is reported but never decides. With ``first_metric_only`` only the first metric is
-    watched. ``min_delta`` is the least improvement that counts: one number, or one for each metric.
-    If none runs out, the best iteration of the first watched metric is kept.
+    Every metric of every evaluation set is watched, and the first that does not improve any more stops the training. A
+    set named "training" or "train" is reported but never decides. If no metric stops the training, the best iteration
+    of the first one is kept.
+
+    Parameters
+    ----------
+    stopping_rounds : int
+        The number of iterations without improvement, at least 1.
+    first_metric_only : bool, default=False
+        Whether to watch the first metric alone.
+    verbose : bool, default=True
+        Whether to print the reason and the best iteration.
+    min_delta : float or list of float, default=0.0
+        The least improvement that counts, at least 0: one number, or one per metric.
     """
 
-    order = 30  # after those that only look: the last iteration is theirs, too
-    # A training that goes on from a checkpoint shows it the results of past iterations again, so that it remembers
-    # what it would have. Callbacks without this attribute are not called again for what is past.
+    order = 30  # after the callbacks that only look, so that they see the last iteration too
+    # A run that resumes a checkpoint shows the past results to callbacks with this attribute, so that they remember
+    # them. Other callbacks are not called for past iterations.
     replays = True
 
     def __init__(
@@ -146,7 +154,7 @@ class early_stopping:
         return watched
 
     def _start(self, results: list[EvalResult]) -> None:
-        """Forget an earlier training; the same callback may serve several fits."""
+        """Forget an earlier training, because the same callback may be used in several fits."""
         watched = self._watched(results)
         if not watched:
             raise InvalidParameterError(
@@ -163,13 +171,13 @@ class early_stopping:
         self._best = {}
 
     def _update(self, result: EvalResult, env: CallbackEnv) -> int:
-        """The best iteration so far of this metric on this set."""
+        """Note the result, and return the best iteration so far of this metric on this set."""
         key = result.dataset_name, result.metric_name
         if key in self._best:
             best_iteration, best_results = self._best[key]
             best = next(r[2] for r in best_results if tuple(r[:2]) == key)
             gain = result.value - best if result.is_higher_better else best - result.value
-            # A NaN must not stay the best for ever: any number beats it.
+            # Any number beats NaN, which would stay the best for ever otherwise.
             beats_nan = math.isnan(best) and not math.isnan(result.value)
             if not (gain > self._deltas[result.metric_name] or beats_nan):
                 return best_iteration
@@ -187,9 +195,14 @@ class early_stopping:
 
 @public
 class log_evaluation:
-    """Print the metrics of every ``period``-th iteration; 0 or less prints nothing.
+    """Print the metrics during training.
 
-    ``show_stdv`` adds the standard deviation over the folds of cross-validation.
+    Parameters
+    ----------
+    period : int, default=1
+        The number of iterations between two lines; 0 and -1 print nothing.
+    show_stdv : bool, default=True
+        Whether to print the standard deviation over the folds of a cross-validation.
     """
 
     order = 10
@@ -210,7 +223,13 @@ class log_evaluation:
 
 @public
 class record_evaluation:
-    """Keep the metrics of every iteration in ``eval_result``: {set: {metric: [value of each iteration]}}."""
+    """Keep the metrics of every iteration.
+
+    Parameters
+    ----------
+    eval_result : dict
+        Where to write them: {set: {metric: [value of each iteration]}}.
+    """
 
     order = 20
     replays = True
@@ -232,7 +251,7 @@ class record_evaluation:
                 entry.setdefault(result[1], []).append(result[2])
 
     def finish(self, evals_result: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
-        """The results of the whole training, for processes in which no callback was called."""
+        """Take the results of the whole training, in processes where no callback was called."""
         self.eval_result.clear()
         self.eval_result.update(
             {name: {metric: list(values) for metric, values in by.items()} for name, by in evals_result.items()}
@@ -241,9 +260,12 @@ class record_evaluation:
 
 @public
 class reset_parameter:
-    """Change parameters before each iteration: ``learning_rate=[0.3, 0.2, 0.1]`` or ``learning_rate=f``.
+    """Change parameters before each iteration, for example ``reset_parameter(learning_rate=[0.3, 0.2, 0.1])``.
 
-    A list has a value for each iteration, a function is given the number of the iteration, from 0.
+    Parameters
+    ----------
+    **kwargs : list or callable
+        By parameter: a list with one value per iteration, or a function of the iteration's number, counted from 0.
     """
 
     order = 10
@@ -275,7 +297,15 @@ class reset_parameter:
 
 @public
 class checkpoint:
-    """Keep the model in the folder ``directory`` every ``period`` iterations: fit's ``checkpoint`` as a callback."""
+    """Save the model during training: fit's arguments ``checkpoint`` and ``checkpoint_freq`` as a callback.
+
+    Parameters
+    ----------
+    directory : path
+        The folder of the checkpoint.
+    period : int, default=10
+        The number of iterations between two checkpoints, at least 1.
+    """
 
     def __init__(self, directory: str | os.PathLike[str], period: int = 10) -> None:
         if not isinstance(directory, str | os.PathLike):
@@ -284,4 +314,4 @@ class checkpoint:
         self.directory, self.period = directory, period
 
     def __call__(self, env: CallbackEnv) -> None:
-        """Nothing: fit takes it for its arguments ``checkpoint`` and ``checkpoint_freq``."""
+        """Do nothing: fit reads ``directory`` and ``period`` before training."""

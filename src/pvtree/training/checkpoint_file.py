@@ -1,5 +1,5 @@
-"""Trainings that survive a crash: every few iterations the model so far goes into a file that is replaced in one
-step, and the next run of the same training goes on from it."""
+"""Checkpoints: every few iterations the model so far is written to a file, which is replaced atomically; the next run
+of the same training resumes from it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Checkpoint", "Saved", "fingerprint"]
 
 FILE_NAME = "checkpoint.json"
-PARTIAL = ".partial"  # at the end of the name while it is written
+PARTIAL = ".partial"  # suffix of the file while it is written
 VERSION = 1
 ELSEWHERE = "delete the file or point checkpoint= elsewhere"
 
@@ -40,12 +40,12 @@ ELSEWHERE = "delete the file or point checkpoint= elsewhere"
 class Saved:
     """What a checkpoint holds."""
 
-    model: Model  # all trees so far, those of an init_model too
-    history: list[list[EvalResult]]  # of each iteration of this training, empty lists where nothing is evaluated
+    model: Model  # all trees so far, including those of an init_model
+    history: list[list[EvalResult]]  # by iteration of this training; empty lists if nothing is evaluated
     fingerprint: Fingerprint
 
     def up_to(self, n_iterations: int) -> Saved:
-        """As it was after so many iterations of this training."""
+        """The state after the first ``n_iterations`` iterations of this training."""
         n_before = self.model.n_iterations - len(self.history)
         n_trees = (n_before + n_iterations) * self.model.trees_per_iteration
         model = replace(self.model, trees=self.model.trees[:n_trees])
@@ -53,13 +53,13 @@ class Saved:
 
 
 class Checkpoint:
-    """Where, and every how many iterations, worker 0 writes the training down."""
+    """Where and how often worker 0 saves the training."""
 
     def __init__(self, folder: str | os.PathLike[str], every: int = 10) -> None:
         if not isinstance(folder, str | os.PathLike):
             raise InvalidTypeError(f"checkpoint must be the path of a folder, got {folder!r}.")
         integer("", 1).check("checkpoint_freq", every)
-        self.folder = os.path.abspath(os.fsdecode(folder))  # workers elsewhere may run in another folder
+        self.folder = os.path.abspath(os.fsdecode(folder))  # workers on other machines may run in another folder
         self.path = os.path.join(self.folder, FILE_NAME)
         self.every = int(every)
 
@@ -67,24 +67,24 @@ class Checkpoint:
         return n_iterations % self.every == 0
 
     def save(self, model: Model, history: Sequence[Sequence[EvalResult]], fingerprint: Fingerprint) -> None:
-        """Replace the file in one step: a crash leaves the old one or the new one, never a half."""
+        """Replace the file atomically: a crash leaves the old one or the new one, never a part of it."""
         try:
             write_at_once(self.path, dump(model, history, fingerprint), PARTIAL)
         except OSError as error:
             raise ModelFileError(
-                f"Cannot write the checkpoint {self.path!r} ({error.strerror}), the one before it is still good; make "
-                "the folder writable, with space in it, and start again to go on from there."
+                f"Cannot write the checkpoint {self.path!r} ({error.strerror}); the previous one is still valid. Make "
+                "the folder writable, free some space, and start again to resume from there."
             ) from error
 
     def load(self) -> Saved | None:
-        """What this machine's file holds; None if there is none."""
+        """The contents of this machine's file; None if there is no file."""
         data = self._read()
         return None if data is None else parse(data, self.path)
 
     def resume(self, fingerprint: Fingerprint, comm: Communicator) -> Saved | None:
-        """What all workers go on from, None for a start from nothing: the file of whoever has the most iterations.
+        """What all workers resume from: the file with the most iterations; None if no worker has a file.
 
-        Workers may see one folder or each its own. Worker 0, who writes, finds out now whether it can.
+        Workers may share a folder or have one each. Worker 0 also checks now that it will be able to write.
         """
         with comm.uncounted():
             data, n_iterations = all_or_none(lambda: self._prepare(comm.rank == 0), comm)
@@ -99,24 +99,24 @@ class Checkpoint:
         return saved
 
     def _prepare(self, writes: bool) -> tuple[bytes, int]:
-        """The file's bytes and its number of iterations, -1 where there is none."""
+        """The file's bytes and its number of iterations, or -1 without a file."""
         if writes:
             try:
                 os.makedirs(self.folder, exist_ok=True)
-                for left in leftovers(self.path, PARTIAL):  # by crashes
+                for left in leftovers(self.path, PARTIAL):  # from crashes
                     with contextlib.suppress(FileNotFoundError):
                         os.unlink(left)
                 if not os.access(self.folder, os.W_OK | os.X_OK):
                     raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
             except OSError as error:
                 raise InvalidParameterError(
-                    f"checkpoint={self.folder!r} is no folder that can be written to ({error.strerror}); give another."
+                    f"checkpoint={self.folder!r} is not a writable folder ({error.strerror}); use another."
                 ) from error
         data = self._read()
         return (b"", -1) if data is None else (data, _head(data, _refuser(self.path)))
 
     def _read(self) -> bytes | None:
-        if is_pipe_or_device(self.path):  # reading may never end
+        if is_pipe_or_device(self.path):  # reading it may never end
             _refuser(self.path)("it is a pipe or a device")
         try:
             with open(self.path, "rb") as file:
@@ -133,23 +133,23 @@ class Checkpoint:
         if different:
             raise InvalidParameterError(
                 f"The checkpoint {self.path!r}{owner} is of another training: {'; '.join(different)}. "
-                f"Train as it was begun, or {ELSEWHERE}."
+                f"Train with the same settings and data, or {ELSEWHERE}."
             )
         if warns and saved["partition"] != now["partition"]:
             warn_user(
-                f"The checkpoint {self.path!r} is of a training whose rows were spread over the workers in another "
-                f"way; {now['parameters']['tree_learner']} goes on, but its model will not be that of an uninterrupted "
-                "training."
+                f"The checkpoint {self.path!r} is of a training whose rows were distributed differently over the "
+                f"workers; {now['parameters']['tree_learner']} resumes, but its model will differ from that of an "
+                "uninterrupted training."
             )
 
 
-# The file: one JSON object on three lines, so that each part is found and checked without reading it all twice.
+# The file is one JSON object on three lines: each part is found and checked without parsing everything twice.
 
 _HEAD = re.compile(
     rb'\{"format":"pvtree-checkpoint","version":([1-9][0-9]{0,8}),"n_iterations":([0-9]{1,18}),"sha256":"([0-9a-f]{64})",'
 )
 _TRAINING, _MODEL = b'"training":', b'"model":'
-_NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}  # JSON has no word for these
+_NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}  # JSON cannot express these
 
 
 def dump(model: Model, history: Sequence[Sequence[EvalResult]], fingerprint: Fingerprint) -> bytes:
@@ -167,12 +167,12 @@ def _plain_float(value: float) -> float | str:
 
 
 def parse(data: bytes, path: str, owner: str = "") -> Saved:
-    """What the bytes hold, or a ModelFileError; nothing is trusted because the checksum is right."""
+    """The contents of a file, or a ModelFileError; a right checksum is not taken as proof of valid contents."""
     refuse = _refuser(path, owner)
     n_iterations = _head(data, refuse)
     lines = data.split(b"\n")
     if len(lines) != 4 or lines[3] or not (lines[1].startswith(_TRAINING) and lines[1].endswith(b",")):
-        refuse("it has not the lines of a checkpoint")
+        refuse("it does not have the lines of a checkpoint")
     if not (lines[2].startswith(_MODEL) and lines[2].endswith(b"}")):
         refuse("it has no model")
     try:
@@ -186,19 +186,19 @@ def parse(data: bytes, path: str, owner: str = "") -> Saved:
     if history is None:
         refuse("its evaluation results are malformed")
     if not n_iterations == model.n_iterations >= len(history):
-        refuse("it has another number of trees than it says")
+        refuse("its number of trees is not what it states")
     fingerprint = training["fingerprint"]
     if not isinstance(fingerprint, dict) or fingerprint.keys() != PARTS.keys():
-        refuse("it does not say what it was trained on")
+        refuse("it does not state what it was trained on")
     return Saved(model, history, fingerprint)
 
 
 def _head(data: bytes, refuse: Callable[[str], NoReturn]) -> int:
-    """The number of iterations in a file whose checksum is right."""
+    """The number of iterations of a file with a right checksum."""
     line, _, body = data.partition(b"\n")
     head = _HEAD.fullmatch(line)
     if head is None:
-        refuse("it does not begin like one")
+        refuse("it does not start like a checkpoint")
     if int(head[1]) > VERSION:
         refuse("a newer version of pvtree wrote it")
     if hashlib.sha256(body).hexdigest().encode() != head[3]:

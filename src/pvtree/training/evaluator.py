@@ -1,4 +1,4 @@
-"""Metrics of the evaluation sets after every iteration, each worker keeping the scores of its own rows of them."""
+"""Metrics on the evaluation sets after every iteration; each worker keeps the scores of its own rows."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import numpy as np
 
 from pvtree.model.model import Model, Tree
 from pvtree.model.predictor import Predictor, Rows
-from pvtree.objectives.metrics import CustomMetric, Metric, evaluate_together
+from pvtree.objectives.metrics import Metric, evaluate_together
 from pvtree.training.callbacks import EvalResult
 
 if TYPE_CHECKING:
     from pvtree.comm import Communicator
     from pvtree.kernels.team import Team
-    from pvtree.training.train import Job
+    from pvtree.training.options import TrainOptions
 
 
 @dataclass(frozen=True)
 class EvalSet:
-    """A worker's rows of an evaluation set, perhaps none; X is encoded as for Model.predict_raw."""
+    """A worker's rows of an evaluation set, possibly none; X is encoded as for Model.predict_raw."""
 
     name: str
     X: Rows
@@ -30,45 +30,37 @@ class EvalSet:
     group: np.ndarray | None = None
 
     def without_rows(self) -> EvalSet:
-        """The same set for a worker that has none of its rows: it has a weight and queries if the others have."""
+        """The same set for a worker with none of its rows; empty weights and queries stay, as others have them."""
         weight = None if self.weight is None else self.weight[:0]
         group = None if self.group is None else self.group[:0]
         return EvalSet(self.name, self.X[:0], self.y[:0], weight, group)
 
 
 class Evaluator:
-    """The running scores of this worker's rows of every set. All workers call it together and get the same results."""
+    """Running scores of this worker's rows in every set. All workers call it together and get the same results."""
 
-    def __init__(
-        self,
-        job: Job,
-        sets: Sequence[EvalSet],
-        metrics: Sequence[Metric | CustomMetric],
-        comm: Communicator | None = None,
-    ) -> None:
-        self.sets, self.metrics, self.comm = sets, metrics, comm
-        self.start = job.init_model
-        self.is_mean = job.params.ensemble == "forest"
+    def __init__(self, options: TrainOptions, comm: Communicator | None = None) -> None:
+        self.sets, self.metrics, self.comm = options.eval_sets, options.metrics, comm
+        self.is_mean = options.params.ensemble == "forest"
 
     @property
     def asked(self) -> list[str]:
-        """What is evaluated, by name: a training that goes on from a checkpoint must ask for the same."""
+        """The names of all sets and metrics; a run that resumes a checkpoint must ask for the same."""
         names = [m.name if isinstance(m, Metric) else getattr(m.function, "__qualname__", "") for m in self.metrics]
         return [f"{each.name} {name}" for each in self.sets for name in names]
 
     def begin(self, n_outputs: int, init_score: np.ndarray, team: Team, start: Model | None = None) -> None:
-        """Scores before the next iteration: those of the trees of ``start``, by default of the job's init_model."""
+        """Set the scores to those of ``start``, or to ``init_score`` without one."""
         self.team = team
-        start = self.start if start is None else start
         if start is not None:
             init_score = start.init_score
-        # (n_outputs, n_rows) of each set: sums of the trees' outputs, of a forest too, whose mean is evaluated.
+        # Per set (n_outputs, n_rows): sums of the trees' outputs. A forest's mean is taken when it is evaluated.
         self.scores = [np.repeat(init_score[:, None], len(each.y), axis=1) for each in self.sets]
         if start is not None:
             self._add(start.trees)
 
     def evaluate(self, trees: Sequence[Tree], n_iterations: int) -> list[EvalResult]:
-        """Add an iteration's trees and compute every metric, set by set; there are ``n_iterations`` so far."""
+        """Add an iteration's trees, the ``n_iterations``-th, and compute every metric, set by set."""
         self._add(trees)
         asked = []
         for each, scores in zip(self.sets, self.scores, strict=True):
@@ -82,7 +74,7 @@ class Evaluator:
         ]
 
     def _add(self, trees: Sequence[Tree]) -> None:
-        """Tree after tree, which gives the same bits as adding them in one call or in many."""
+        """Add one tree after the other, so that the sums have the same bits in one call or in many."""
         if trees and self.sets:
             predictor = Predictor(trees)
             for each, scores in zip(self.sets, self.scores, strict=True):

@@ -1,10 +1,10 @@
-"""What a training is known by: a checkpoint is gone on from only by the training that began it."""
+"""The identity of a training. Only the run that wrote a checkpoint may resume it."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from reprlib import repr  # shortens what may come from any file
+from reprlib import repr  # shortens values, which may come from any file
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from pvtree.model.model import Model
     from pvtree.parameters.params import Params
 
-Fingerprint = dict[str, Any]  # plain values, as JSON gives them back
+Fingerprint = dict[str, Any]  # plain values, which JSON preserves
 
-# May change between two runs: they decide how fast the trees come and how many, not which.
+# May differ between two runs: they change the speed and the number of trees, but not the trees.
 _FREE = {"n_threads", "verbosity", "n_workers", "n_estimators", "early_stopping_rounds", "packs_histograms", "audit"}
 _OF_LEARNER = {"top_k": "voting", "election_size": "voting", "quantized_bins": "quantized"}
-_EXACT = {"serial", "data", "attribute", "exact_voting"}  # make the same trees
-# What is said of a part that differs; those with {} show both values.
+_EXACT = {"serial", "data", "attribute", "exact_voting"}  # all make the same trees
+# The message about a part that differs; {} and {} are the saved value and the present one.
 PARTS = {
     "parameters": "",
     "n_rows": "it had {} rows, now there are {}",
     "n_features": "it had {} columns, now there are {}",
-    "bins": "X has other values",
-    "labels": "y, the weights or the queries are others",
-    "init_model": "it went on from another init_model",
-    "evaluation": "it evaluated {}, now {} is asked for",
+    "bins": "the values of X have changed",
+    "labels": "y, the weights or the queries have changed",
+    "init_model": "it continued another init_model",
+    "evaluation": "it evaluated {}, now it is {}",
     "partition": "",
 }
 _BLOCK_ROWS = 1 << 16
@@ -45,13 +45,13 @@ def fingerprint(
     evaluation: Sequence[str] = (),
     n_parallel_trees: int = 1,
 ) -> Fingerprint:
-    """What decides the model, the same on all workers and, but for "partition", however rows are spread.
+    """All that determines the model. It is the same on all workers; only "partition" depends on who has which rows.
 
-    ``evaluation`` names what is evaluated: early stopping decides by it.
+    ``evaluation`` names the sets and metrics, because early stopping depends on them.
     """
     with comm.uncounted():
         labels = np.array([label_sum(shard)], np.uint64)
-        # Where columns are spread every worker has all rows.
+        # If columns are spread, every worker has all rows, and a sum would count them several times.
         total = labels if params.tree_learner == "attribute" else comm.allreduce(labels, "scores")
         partition = _partition(shard, comm, params.tree_learner) if params.tree_learner in PARTITION_LEARNERS else None
     bins = hashlib.sha256()
@@ -71,15 +71,16 @@ def fingerprint(
 
 
 def _deciding(params: Params, n_parallel_trees: int) -> dict[str, Any]:
+    """The parameters that determine the trees."""
     values = {name: value for name, value in vars(params).items() if name not in _FREE}
     learner = values["tree_learner"]
     values = {name: value for name, value in values.items() if _OF_LEARNER.get(name, learner) == learner}
     monotone, sets = values.pop("monotone_constraints"), values.pop("interaction_constraints")
-    # Only where there are some: trainings that began when pvtree knew none can go on.
+    # Only if there are any, so that checkpoints from before there were constraints can be resumed.
     values |= {"monotone_constraints": list(monotone)} if monotone else {}
     values |= {"interaction_constraints": [list(columns) for columns in sets]} if sets else {}
     values["tree_learner"] = "serial" if learner in _EXACT else learner
-    if learner == "yu":  # iterations of another number of trees would not fit into one model
+    if learner == "yu":  # all iterations of a model have the same number of trees
         values["the number of workers with rows"] = n_parallel_trees
     objective = values["objective"]
     if callable(objective):
@@ -89,7 +90,7 @@ def _deciding(params: Params, n_parallel_trees: int) -> dict[str, Any]:
 
 
 def label_sum(shard: Shard) -> int:
-    """Sum modulo 2^64 over the rows of a hash of (number of the row, label, weight, whether a query begins there)."""
+    """Sum modulo 2^64 over the rows of a hash of (row number, label, weight, whether a query begins there)."""
     begins = np.zeros(shard.n_rows, np.bool_)
     if shard.group is not None:
         begins[np.cumsum(shard.group) - shard.group] = True
@@ -118,23 +119,23 @@ def _mixed(words: np.ndarray) -> np.ndarray:
 
 
 def _partition(shard: Shard, comm: Communicator, learner: str) -> str:
-    """A digest of who has which rows. Voting treats workers alike, so their order is left out; the others do not:
-    it decides between trees of equal loss, and in which order trees are added up."""
+    """A digest of who has which rows. The order of the workers does not matter to voting, so it is left out. It matters
+    to Svore, who breaks ties by it, and to Yu, who adds trees in this order."""
     ids = shard.ids
     first, length = ids.start[:-1] + ids.shift, np.diff(ids.start)
     order = np.argsort(first[length > 0])
     first, length = first[length > 0][order], length[length > 0][order]
     continues = np.zeros(len(first), np.bool_)
-    continues[1:] = first[1:] == first[:-1] + length[:-1]  # two runs that touch are one
+    continues[1:] = first[1:] == first[:-1] + length[:-1]  # adjacent runs count as one
     at = np.cumsum(~continues) - 1
     runs = np.stack([first[~continues], np.bincount(at, length).astype(np.int64)], axis=1)
-    everybody = [part.tobytes() for part in comm.allgather(runs, "scores")]
-    everybody = sorted(everybody) if learner == "voting" else everybody
-    return hashlib.sha256(b"|".join(everybody)).hexdigest()
+    all_runs = [part.tobytes() for part in comm.allgather(runs, "scores")]
+    all_runs = sorted(all_runs) if learner == "voting" else all_runs
+    return hashlib.sha256(b"|".join(all_runs)).hexdigest()
 
 
 def differences(saved: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    """What makes two fingerprints those of different trainings, in words; the partition does not."""
+    """In words, what makes two fingerprints differ; another partition does not."""
     before, after = saved["parameters"], now["parameters"]
     before = before if isinstance(before, dict) else {}
     for name in sorted(before.keys() | after.keys()):

@@ -1,4 +1,4 @@
-"""Random forests and single trees: every tree is grown on its own, by information or variance gain."""
+"""Random forests and single trees: trees do not depend on each other, and split by information or variance gain."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Planter:
     """Grows the trees of a forest on one shard, one at a time."""
 
     def __init__(self, shard: Shard, params: Params, worker: Worker) -> None:
-        # Definition 2.1 knows no smoothing of categories.
+        # The gains of Definition 2.1 do not smooth categories.
         self.shard, self.params, self.worker = shard, replace(params, cat_smooth=0.0, cat_l2=0.0), worker
         params = self.params
         kind = weight_kind(shard.weight, params.bootstrap)
@@ -37,19 +37,20 @@ class Planter:
             self.maker = ClassTreeMaker(shard, kind, params, worker, strategy)
         else:
             self.maker = GradientTreeMaker(shard, kind, params, worker, strategy)
-            # Centred labels leave the fixed point's bits to the differences between rows. A leaf's value is
-            # -G / H, hence the sign.
+            # Centred labels use the bits of the fixed-point sums for the differences between rows. The sign follows
+            # from a leaf's value, -G / H.
             self.mean = exact_mean(shard.y, shard.weight, worker.by_rows)
             centred = self.mean - shard.y
             self.grad = centred if shard.weight is None else centred * shard.weight
 
     def plant(self, number: int) -> Tree:
-        """The ``number``-th tree, which depends on nothing but its number."""
+        """The ``number``-th tree; it depends only on its number, not on the trees before it."""
         rows, copies = None, np.empty(0, np.uint8)
         if self.params.bootstrap:
             copies = bootstrap_copies(self.params, number, self.shard.ids, self.worker.team)
             rows = np.flatnonzero(copies).astype(np.uint32)
         rows = counted_rows(rows, self.counted)
+        # A bootstrap sample that left no row on any worker is replaced by all rows.
         if rows is not None and self.params.bootstrap and is_empty(rows, self.worker.by_rows):
             rows, copies = counted_rows(None, self.counted), np.ones(self.shard.n_rows, np.uint8)
         if isinstance(self.maker, ClassTreeMaker):
@@ -59,7 +60,7 @@ class Planter:
 
 
 def plant_forest(planter: Planter, n_trees: int, first: int) -> Iterator[Tree]:
-    """Trees in order. A worker alone grows one on each thread; workers together share each tree."""
+    """Trees in order. A single worker grows one tree per thread; several workers grow each tree together."""
     worker = planter.worker
     if n_trees == 1 or worker.team.n_threads == 1 or worker.comm.size > 1:
         for number in range(first, first + n_trees):
@@ -83,12 +84,12 @@ def plant_forest(planter: Planter, n_trees: int, first: int) -> Iterator[Tree]:
         try:
             for number in range(first, first + n_trees):
                 waiting.append(pool.submit(plant, number))
-                if len(waiting) > 2 * n_threads:
+                if len(waiting) > 2 * n_threads:  # bounds the trees that are finished but not yet taken
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
         finally:
             for future in waiting:
                 future.cancel()
-            for team in teams:  # else the end of this pool waits for trees that nobody wants
+            for team in teams:  # else the pool would wait for trees that nobody needs any more
                 team.stop()

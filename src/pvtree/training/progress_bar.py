@@ -1,4 +1,4 @@
-"""The progress of a training: trees done, trees per second, bytes per tree, time left and metrics, on one line."""
+"""The progress bar of a training: trees done, trees per second, bytes per tree, time left and metrics, on one line."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pvtree.comm.traffic import format_bytes
 if TYPE_CHECKING:
     from pvtree.comm.traffic import Traffic
 
-SILENT_SECONDS = 2.0  # shorter trainings need no bar
+SILENT_SECONDS = 2.0  # shorter trainings show no bar
 FORMAT = "{desc}{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_noinv_fmt}{sent}{postfix}]"
 
 
 class TrainingBar(tqdm):
-    """tqdm's bar with what worker 0 has sent for the average tree, where there are others to send to."""
+    """tqdm's bar, with the bytes that worker 0 has sent per tree if there are other workers."""
 
     def __init__(self, total: int, n_done: int, noun: str, is_shown: bool, traffic: Traffic) -> None:
         self.noun, self.traffic, self.sent_before = noun, traffic, traffic.total().bytes
@@ -33,7 +33,7 @@ class TrainingBar(tqdm):
         )
 
     def set_postfix(self, *args: Any, **kwargs: Any) -> None:
-        """Metrics are shown with the next drawing: a terminal takes longer to draw than a small tree to grow."""
+        """Show metrics when the bar is drawn next: drawing at once may take longer than growing a small tree."""
         super().set_postfix(*args, **{**kwargs, "refresh": False})
 
     @property

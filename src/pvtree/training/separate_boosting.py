@@ -1,5 +1,5 @@
-"""The paper's other two ways to boost on several workers: each grows trees of its own rows, without a word about
-splits, and every iteration is made of all workers' finished trees. Bins and the initial score are common to all."""
+"""The paper's two baselines that exchange whole trees (Svore, Yu): each worker grows trees on its own rows alone, and
+every iteration is made from the finished trees of all workers. Bins and the initial score are common to all."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from dataclasses import replace
 
 import numpy as np
 
-from pvtree.binning.shard import Part, Shard
+from pvtree.binning.shard import Shard
 from pvtree.comm import Communicator
 from pvtree.comm.worker import Worker
 from pvtree.errors import CommunicationError
 from pvtree.model.model import Tree
 from pvtree.parameters.params import Params
-from pvtree.training.boosting import Booster
+from pvtree.reading.training_rows import TrainingRows
+from pvtree.training.boosting import BoostingLoop
 from pvtree.training.tree_bytes import BinnedTree, from_bytes, to_bytes
 
 Candidate = list[BinnedTree]  # what one worker would add in an iteration: a tree for each output
 
 
-class SeparateBooster(Booster):
-    """Boosting by whole trees: ``_agree`` says what becomes of the trees that each worker has grown by itself."""
+class SeparateBoosting(BoostingLoop):
+    """Boosting by whole trees; ``_agree`` makes an iteration from the trees that each worker has grown alone."""
 
     def __init__(self, shard: Shard, params: Params, worker: Worker, start_scores: np.ndarray | None = None) -> None:
         super().__init__(shard, params, worker, start_scores, grows_with=Worker.alone(worker.team))
@@ -32,11 +33,13 @@ class SeparateBooster(Booster):
     def _one(self, iteration: int, grad: np.ndarray, hess: np.ndarray) -> list[Tree]:
         # Each worker grows trees on its own rows only.
         own = self._own_trees(iteration, grad, hess) if has_rows(self.shard) else []
-        # Everybody gets everybody's trees; who has no rows has sent none.
+        # Every worker receives all trees; a worker without rows has sent none.
         sent = self.comm.allgather(to_bytes(own), "trees")
         candidates = [from_bytes(message, self.shard.thresholds) for message in sent if len(message)]
         if any(len(candidate) != self.n_outputs for candidate in candidates):
-            raise CommunicationError("A worker sent too few or too many trees; run the same pvtree on all workers.")
+            raise CommunicationError(
+                "A worker sent too few or too many trees; run the same version of pvtree on all workers."
+            )
         added = self._agree(candidates, grad, hess)
         self._add(added, self.scores)
         return [tree for tree, _ in added]
@@ -57,8 +60,8 @@ class SeparateBooster(Booster):
         raise NotImplementedError
 
 
-class Svore(SeparateBooster):
-    """Winner takes all (Svore and Burges, 2011): the trees with the lowest loss on the rows of all workers."""
+class Svore(SeparateBoosting):
+    """Winner takes all (Svore and Burges, 2011): add the trees with the lowest loss on the rows of all workers."""
 
     def _agree(self, candidates: list[Candidate], grad: np.ndarray, hess: np.ndarray) -> list[BinnedTree]:
         if len(candidates) == 1:
@@ -70,14 +73,14 @@ class Svore(SeparateBooster):
             np.copyto(moved, self.scores)
             self._add(candidate, moved)
             losses[number] = self.loss.total(moved, self.scores, grad, hess)
-        # The sums over all workers decide; of equal losses the first worker's.
+        # The sums over all workers decide; a tie goes to the first worker.
         losses = self.comm.allreduce(losses, "scores")
         return candidates[int(np.argmin(np.nan_to_num(losses, nan=math.inf, posinf=math.inf)))]
 
 
-class Yu(SeparateBooster):
-    """Output ensemble (Yu and Skillicorn, 2001): the mean of all workers' trees, which is the sum of all of them with
-    smaller values."""
+class Yu(SeparateBoosting):
+    """Output ensemble (Yu and Skillicorn, 2001): add the mean of all workers' trees, as a sum of trees with smaller
+    values."""
 
     def _agree(self, candidates: list[Candidate], grad: np.ndarray, hess: np.ndarray) -> list[BinnedTree]:
         n = len(candidates)
@@ -90,20 +93,13 @@ class Yu(SeparateBooster):
         ]
 
 
-def make_booster(shard: Shard, params: Params, worker: Worker, start_scores: np.ndarray | None = None) -> Booster:
-    """The loop of boosting that ``params.tree_learner`` asks for; a single worker's is always the same."""
-    separate = {"svore": Svore, "yu": Yu}
-    kind = separate.get(params.tree_learner, Booster) if worker.comm.size > 1 else Booster
-    return kind(shard, params, worker, start_scores)
-
-
-def has_rows(rows: Part | Shard) -> bool:
+def has_rows(rows: TrainingRows | Shard) -> bool:
     """Whether a worker can grow a tree: rows of weight 0 do not count."""
     return len(rows.y) > 0 and (rows.weight is None or bool(np.any(rows.weight > 0)))
 
 
-def count_parallel_trees(rows: Part | Shard, params: Params, comm: Communicator) -> int:
-    """How many trees an iteration adds to each output: one, or with an output ensemble one of each worker."""
+def count_parallel_trees(rows: TrainingRows | Shard, params: Params, comm: Communicator) -> int:
+    """How many trees an iteration adds to each output: one, or with an output ensemble one per worker with rows."""
     if params.tree_learner != "yu" or comm.size == 1:
         return 1
     return int(comm.allreduce(np.array([has_rows(rows)], np.int64), "trees")[0])

@@ -1,5 +1,5 @@
-"""Warns when workers hold so different rows that their votes, or trees, are doubtful: data sorted by label or by time.
-PV-Tree's proof takes each worker's rows for a random sample of all rows; this looks whether they could be one."""
+"""A warning if the workers' rows differ so much that votes or trees are unreliable, as in data sorted by label or time.
+PV-Tree's proof assumes that each worker's rows are a random sample of all rows; this tests the assumption."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from pvtree.comm import Communicator
     from pvtree.parameters.params import Params
 
-# Doubtful from here: with a fifth of the variance between workers, their means lie half a worker's standard
-# deviation apart (sqrt(0.2 / 0.8)). Sorted data come to 1 - 1/M^2 = 0.75 and more.
+# The least share of the variance between workers that is reported. At a fifth, the workers' means lie half a worker's
+# standard deviation apart (sqrt(0.2 / 0.8)). Sorted data reach 1 - 1/M^2 = 0.75 or more on M workers.
 DOUBTFUL_SHARE = 0.2
-# How often rows spread at random may be taken for sorted: a false warning costs trust, and real cases are far off.
+# The probability of a warning about rows that were distributed at random. It is low, as real cases are far beyond.
 FALSE_ALARMS = 1e-4
-FEATURE_ROWS = 20_000  # looked at: tells a share to about 1 %, and costs less than a tree
-LABEL_VALUES = 1024  # exchanged, to rank the labels of a regression
+FEATURE_ROWS = 20_000  # sampled: gives a share to about 1 % and costs less than a tree
+LABEL_VALUES = 1024  # exchanged to rank the labels of a regression
 LABEL_RANKS = 64
 MOST_NAMED = 3
 
 
 @dataclass(frozen=True)
 class Skew:
-    """The share of the variance that lies between workers, 0 to 1, where it is doubtful; 0 elsewhere."""
+    """The share of the variance that lies between workers, 0 to 1; 0 if it is too small to report."""
 
     label: float
     features: np.ndarray  # float64 (n_features,)
@@ -43,7 +43,7 @@ class Skew:
 def warn_if_skewed(
     shard: Shard, params: Params, comm: Communicator, feature_names: Sequence[str] | None = None
 ) -> None:
-    """On worker 0, warn before workers vote, or grow trees of their own, on rows that are not spread at random."""
+    """Warn on worker 0 if the learner needs rows that are distributed at random, but they are not."""
     if params.tree_learner not in PARTITION_LEARNERS or comm.size == 1:
         return
     skew = measure_skew(shard, params.n_classes, comm)
@@ -53,10 +53,11 @@ def warn_if_skewed(
 
 
 def measure_skew(shard: Shard, n_classes: int, comm: Communicator) -> Skew:
-    """From sums of every worker, the same on all of them."""
+    """Computed from sums over all workers; all get the same result."""
     labels = _label_moments(shard, n_classes, comm)  # (n_labels, 3)
     features = _feature_moments(shard)  # (n_features, 3)
-    # Rows of a query resemble each other: as many independent rows as queries, if these are of equal size (Kish).
+    # Rows of a query resemble each other, so they count as fewer: one per query if all have the same size (Kish's
+    # effective sample size).
     squares = shard.n_rows if shard.group is None else float(np.square(shard.group, dtype=np.float64).sum())
     sums = comm.allreduce(np.concatenate([[squares], labels.ravel(), features.ravel()]), "bins")
     n_units = shard.ids.n_all**2 / sums[0]
@@ -69,8 +70,8 @@ def measure_skew(shard: Shard, n_classes: int, comm: Communicator) -> Skew:
 
 
 def _moments(n: int, sums: np.ndarray, squares: np.ndarray) -> np.ndarray:
-    """Of each variable (sum, sum of squares, sum^2 / n), which add up over workers; first those of the constant 1,
-    whose sum^2 / n is the number of workers with rows instead."""
+    """For each variable (sum, sum of squares, sum^2 / n), which can be added over workers. The first row is that of the
+    constant 1, with a 1 in place of sum^2 / n: added up, it counts the workers with rows."""
     table = np.zeros((len(sums) + 1, 3))
     if n:
         table[0] = n, n, 1
@@ -79,7 +80,7 @@ def _moments(n: int, sums: np.ndarray, squares: np.ndarray) -> np.ndarray:
 
 
 def _label_moments(shard: Shard, n_classes: int, comm: Communicator) -> np.ndarray:
-    """Of the indicator of every class; else of the label's rank, because few extreme labels would hide an order."""
+    """Moments of the indicator of every class, or of a number's rank: a few extreme labels would hide an order."""
     y = shard.y[shard.ids.sample()]
     if n_classes > 1:
         counts = np.bincount(y.astype(np.int64), minlength=n_classes).astype(np.float64)
@@ -92,7 +93,7 @@ def _label_moments(shard: Shard, n_classes: int, comm: Communicator) -> np.ndarr
 
 
 def _feature_moments(shard: Shard) -> np.ndarray:
-    """Of the number of every feature's bin, 0 for missing."""
+    """Moments of every feature's bin number, which is 0 for missing values."""
     rows = shard.ids.sample(FEATURE_ROWS)
     with Team(1) as team:
         counts = count_rows(shard.data, rows, team).astype(np.float64)  # (n_features, N_BINS)
@@ -101,20 +102,21 @@ def _feature_moments(shard: Shard) -> np.ndarray:
 
 
 def _attainable(moments: np.ndarray) -> np.ndarray:
-    """The share that sorting by a class would give: little for a rare class, however unevenly it is spread."""
+    """The share that data sorted by class would have: small for a rare class, however unevenly it is distributed."""
     n_rows, _, n_workers = moments[0]
     share = moments[1:, 0] / n_rows
-    full = share * n_workers  # so many of the workers would have rows of this class only, one of them some
+    full = share * n_workers  # this many workers would have rows of this class only, and one more some of them
     between = (np.floor(full) + np.square(full % 1)) / n_workers - np.square(share)
     within_all = share * (1 - share)
     return np.where(within_all > 0, between / np.where(within_all > 0, within_all, 1.0), 1.0)
 
 
 def _doubtful(moments: np.ndarray, attainable: np.ndarray, n_units: float, n_tests: int) -> np.ndarray:
-    """Each variable's share between workers (eta squared) as part of what is attainable; 0 where it may be chance.
+    """Each variable's share between workers (eta squared), relative to the attainable; 0 if it may be chance.
 
-    Spread at random, eta^2 (n - 1) is about chi-square with k = workers - 1 degrees of freedom, where whole queries
-    are spread n counts these; it exceeds k + 2 sqrt(k x) + 2 x with a probability below e^-x (Laurent, Massart).
+    For rows distributed at random, eta^2 (n - 1) is about chi-square with k = workers - 1 degrees of freedom; if whole
+    queries are distributed, n counts queries. It exceeds k + 2 sqrt(k x) + 2 x with a probability below e^-x (Laurent
+    and Massart, 2000).
     """
     n_rows, _, n_workers = moments[0]
     n, k = min(n_rows, n_units), n_workers - 1
@@ -149,6 +151,6 @@ def _sentence(skew: Skew, votes: bool, has_queries: bool, feature_names: Sequenc
     if not votes:
         other = "'exact_voting' or 'data', which grow every tree on all rows"
     return (
-        f"The workers hold different data, so that their {doubt} (share of the variance that can lie between workers: "
-        f"{listed}): shuffle {what} before training, or use tree_learner={other}."
+        f"The workers hold different data, so their {doubt} (share of the possible variance between workers: "
+        f"{listed}); shuffle {what} before training, or use tree_learner={other}."
     )

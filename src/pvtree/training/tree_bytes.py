@@ -1,5 +1,5 @@
-"""Finished trees on their way to the other workers: plain numbers, and nothing that these can work out themselves.
-All workers have the same bins, so a split travels as a bin and arrives as the threshold that its sender had."""
+"""Finished trees as messages to other workers, which hold only what the receivers cannot compute themselves.
+All workers have the same bins, so a threshold is sent as a bin and becomes the same threshold again."""
 
 from __future__ import annotations
 
@@ -19,19 +19,14 @@ class BinnedTree(NamedTuple):
     """A tree of boosting that rows can walk by their bins."""
 
     tree: Tree  # with one value at each node
-    split_bin: np.ndarray  # int64 (n_nodes,): what its thresholds are in bins; at a categorical split of no meaning
-
-
-def n_bytes(tree: Tree) -> int:
-    """How long the message about one tree is."""
-    n_inner = tree.n_nodes - tree.n_leaves
-    return 4 + 20 * tree.n_nodes + 10 * n_inner + 4 * tree.n_leaves + 32 * len(tree.cat_sets)
+    split_bin: np.ndarray  # int64 (n_nodes,): its thresholds as bins; without meaning at categorical splits
 
 
 def to_bytes(trees: Sequence[BinnedTree]) -> np.ndarray:
-    """uint8: of each tree the number of its nodes, then its columns, those of splits and of leaves without the rest.
+    """For each tree the number of its nodes, then its columns; columns of splits or leaves skip the other nodes.
 
-    Nodes are in level order, so the children of split i are 2 i + 1 and 2 i + 2; a split's rows are its children's.
+    Nodes are in level order, so the i-th split has the children 2 i + 1 and 2 i + 2. A split has as many rows as its
+    children together.
     """
     pieces = [np.empty(0, np.uint8)]
     for tree, split_bin in trees:
@@ -45,14 +40,14 @@ def to_bytes(trees: Sequence[BinnedTree]) -> np.ndarray:
             tree.gain[~is_leaf],
             tree.value.ravel(),
             tree.weight,
-            tree.count[is_leaf].astype(np.uint32),  # rows of one worker, which numbers them by uint32
+            tree.count[is_leaf].astype(np.uint32),  # the rows of one worker fit into uint32
         ]
         pieces.extend(np.ascontiguousarray(column).view(np.uint8) for column in columns)
     return np.concatenate(pieces)
 
 
 def from_bytes(message: np.ndarray, thresholds: Thresholds) -> list[BinnedTree]:
-    """The trees of a message, which is checked before kernels follow its indices."""
+    """The trees of a message; it is checked, because kernels follow its indices."""
     return list(_trees(_Reader(message), thresholds))
 
 
@@ -60,7 +55,8 @@ def _trees(reader: _Reader, thresholds: Thresholds) -> Iterator[BinnedTree]:
     while not reader.at_end:
         n_nodes = int(reader.take(1, np.uint32)[0])
         feature = reader.take(n_nodes, np.int32)
-        _check(n_nodes > 0 and feature.min() >= -1 and feature.max() < len(thresholds.n_bins), "a column is not there")
+        is_known = n_nodes > 0 and feature.min() >= -1 and feature.max() < len(thresholds.n_bins)
+        _check(is_known, "it names an unknown column")
         is_leaf = feature < 0
         n_inner = n_nodes - int(is_leaf.sum())
         left_child = _children(is_leaf)
@@ -85,17 +81,17 @@ def _trees(reader: _Reader, thresholds: Thresholds) -> Iterator[BinnedTree]:
 
 
 def _children(is_leaf: np.ndarray) -> np.ndarray:
-    """The left child of every node, 0 for a leaf; every node but the root must be the child of an earlier one."""
+    """The left child of every node, 0 for a leaf; every node except the root must be the child of an earlier one."""
     inner = np.flatnonzero(~is_leaf)
     left = 2 * np.arange(len(inner)) + 1
-    _check(len(is_leaf) == 2 * len(inner) + 1 and bool(np.all(left > inner)), "its nodes form no tree")
+    _check(len(is_leaf) == 2 * len(inner) + 1 and bool(np.all(left > inner)), "its nodes do not form a tree")
     left_child = np.zeros(len(is_leaf), np.int64)
     left_child[inner] = left
     return left_child
 
 
 class _Reader:
-    """Takes one array after the other from a message."""
+    """Reads one array after the other from a message."""
 
     def __init__(self, message: np.ndarray) -> None:
         self.message, self.at = message, 0
@@ -107,7 +103,7 @@ class _Reader:
     def take(self, n: int, dtype: type[np.generic]) -> np.ndarray:
         stop = self.at + n * np.dtype(dtype).itemsize
         _check(stop <= len(self.message), "it is cut off")
-        values = self.message[self.at : stop].copy().view(dtype)  # a copy, as views of numbers must be aligned
+        values = self.message[self.at : stop].copy().view(dtype)  # copied, because a view must be aligned
         self.at = stop
         return values
 

@@ -1,4 +1,4 @@
-"""What all estimators share beside fit: parameters with checked names, and prediction."""
+"""What all estimators share apart from fit: parameters with checked names, and prediction."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from sklearn.utils.validation import check_is_fitted
 
 from pvtree.comm.user_warnings import warn_user
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
-from pvtree.model.prediction_kinds import Finish, checked_range, predict_kind
+from pvtree.front.estimators.argument_docs import PREDICT, attribute_docs, documented
 from pvtree.parameters.aliases import ANYWAY, right_names
 from pvtree.parameters.params import RULES, Rule, check_values, n_threads, parameter_docs
 from pvtree.reading import inputs
 from pvtree.reading.dask_data import is_collection, lazily
 
 if TYPE_CHECKING:
-    pass
+    from pvtree.model.prediction_kinds import Finish
 
 
 def store(estimator: Any, arguments: Mapping[str, Any]) -> None:
-    """Keep constructor arguments as they are; scikit-learn wants no more and no less of ``__init__``."""
+    """Keep constructor arguments unchanged and unchecked, as scikit-learn requires of ``__init__``."""
     for name, value in arguments.items():
         if name != "self":
             setattr(estimator, name, value)
 
 
 @dataclass(frozen=True)
-class OfRows:
-    """A method with all its arguments but the rows."""
+class BoundMethod:
+    """A method with all arguments except the rows; it can be pickled for Dask workers."""
 
     method: Callable[..., np.ndarray]
     estimator: Estimator
@@ -46,10 +46,10 @@ class OfRows:
 
 
 def lazy_on_dask(method: Callable[..., np.ndarray]) -> Callable[..., Any]:
-    """A method f(X, ...) that gives an array of X's rows: of a Dask collection it gives a Dask array, without waiting.
+    """Make a method f(X, ...) that returns an array with X's rows return a lazy Dask array for a Dask collection.
 
-    Each partition is predicted where it is, on one thread unless ``n_jobs`` says otherwise, because Dask uses the
-    other threads for other partitions.
+    Each partition is predicted where it is, on one thread unless ``n_jobs`` is set, because Dask uses the other threads
+    for other partitions.
     """
 
     @functools.wraps(method)
@@ -61,29 +61,29 @@ def lazy_on_dask(method: Callable[..., np.ndarray]) -> Callable[..., Any]:
         columns = self._columns()
         if getattr(X, "ndim", 2) != 2:
             raise InvalidDataError(f"X must be two-dimensional, but has {X.ndim} dimension(s); pass rows and columns.")
-        if X.shape[1] == X.shape[1]:  # or not known before it is computed
+        if X.shape[1] == X.shape[1]:  # NaN if it is unknown before X is computed
             inputs.check_columns(X, columns, type(self).__name__)
         inputs.warn_if_nameless(X, columns, type(self).__name__)
-        # As it is now: a later fit makes new attributes, but changes none of these.
+        # A copy of the present state: a later fit sets new attributes but does not change these.
         now = copy.copy(self)
         now.n_jobs = 1 if self.n_jobs is None else self.n_jobs
-        now._of_named_rows = False  # the warning has been given, not to be repeated by every partition
-        predict = OfRows(wherever, now, args, kwargs)
-        example = predict(np.zeros((1, columns.n_features)))  # of the right type and width
+        now._of_named_rows = False  # every partition would repeat the warning
+        predict = BoundMethod(wherever, now, args, kwargs)
+        example = predict(np.zeros((1, columns.n_features)))  # shows the dtype and the number of columns
         return lazily(predict, X, example.dtype, None if example.ndim == 1 else example.shape[1])
 
     return wherever
 
 
 class RightNames(type(BaseEstimator)):  # type: ignore[misc]
-    """Makes estimators of parameters under any of their names.
+    """Lets estimators be constructed with LightGBM's and XGBoost's parameter names.
 
-    Before __init__, so that what an estimator is made with, shows and is cloned by are our names only.
+    Names are translated before ``__init__``, so that an estimator stores, shows and clones our names only.
     """
 
     @property
     def __signature__(cls) -> inspect.Signature:
-        """What help, editors and scikit-learn show: the constructor's, not that of __call__ below."""
+        """The constructor's signature, for help, editors and scikit-learn; otherwise they would show ``__call__``'s."""
         signature = inspect.signature(cls.__init__)  # type: ignore[misc]
         return signature.replace(parameters=list(signature.parameters.values())[1:])
 
@@ -95,7 +95,7 @@ class RightNames(type(BaseEstimator)):  # type: ignore[misc]
 
 
 class Estimator(BaseEstimator, metaclass=RightNames):
-    """Explicit parameters, no surprises: a name that is not one of them never gets past the constructor."""
+    """Base of all estimators. The constructor refuses every name that is not a parameter."""
 
     _rules: ClassVar[Mapping[str, Rule]] = RULES
     _anyway: ClassVar[Mapping[str, tuple[Any, ...]]] = ANYWAY
@@ -103,7 +103,8 @@ class Estimator(BaseEstimator, metaclass=RightNames):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if cls.__doc__ and cls.__module__.startswith("pvtree.") and cls._get_param_names():
-            cls.__doc__ = f"{inspect.cleandoc(cls.__doc__)}\n\n{parameter_docs(cls.__init__, cls._rules)}\n"
+            sections = inspect.cleandoc(cls.__doc__), parameter_docs(cls.__init__, cls._rules), attribute_docs(cls)
+            cls.__doc__ = "\n\n".join(sections) + "\n"
 
     def set_params(self, **params: Any) -> Self:
         return super().set_params(**right_names(params, self._get_param_names(), type(self).__name__, self._anyway))
@@ -120,15 +121,15 @@ class Estimator(BaseEstimator, metaclass=RightNames):
         check_values(values, self._rules)
         if values["top_k"] == "auto" and values["tree_learner"] == "voting":
             raise InvalidParameterError(
-                "top_k='auto' would change the model of tree_learner='voting'; use tree_learner='exact_voting', "
-                "or an integer."
+                "top_k='auto' would change the model of tree_learner='voting'; use tree_learner='exact_voting' "
+                "or an integer top_k."
             )
         for sentence in self._idle_parameters(values):
             warn_user(sentence)
         return values
 
     def _idle_parameters(self, values: dict[str, Any]) -> list[str]:
-        """A sentence about each parameter that does nothing beside the others."""
+        """A warning for each parameter that does nothing together with the others."""
         if values["audit"] and values["tree_learner"] != "voting":
             return ["audit does nothing unless tree_learner is 'voting'; 'exact_voting' proves every split."]
         if values["n_workers"] > 1 and values["tree_learner"] == "serial":
@@ -137,27 +138,31 @@ class Estimator(BaseEstimator, metaclass=RightNames):
 
     @lazy_on_dask
     def _raw(self, X: Any, num_iteration: int | None = None, start_iteration: int = 0) -> np.ndarray:
-        """Sum (GBDT) or mean (forest) of the trees' values, (n_rows, n_outputs)."""
+        """The sum (GBDT) or mean (forest) of the trees' values, (n_rows, n_outputs)."""
         check_is_fitted(self, "model_")
         return self.model_.predict_raw(self._matrix(X), **self._which(num_iteration, start_iteration))
 
     def _of_kind(
         self, X: Any, finish: Finish, num_iteration: int | None, start_iteration: int, **kind: bool
     ) -> np.ndarray:
-        """What predict gives; see ``predict_kind``."""
+        """The result of predict; see ``predict_kind``."""
+        from pvtree.model.prediction_kinds import predict_kind  # loads the kernels
+
         check_is_fitted(self, "model_")
         return predict_kind(self.model_, self._matrix(X), self._which(num_iteration, start_iteration), finish, **kind)
 
     def _which(self, num_iteration: int | None, start_iteration: int) -> dict[str, Any]:
-        """The iterations to predict with, as the model's methods take them, and the threads."""
+        """Keyword arguments of the model's methods: the iterations to predict with, and the threads."""
+        from pvtree.model.prediction_kinds import checked_range
+
         return {**checked_range(start_iteration, num_iteration), "n_threads": n_threads(self.n_jobs)}
 
     def _staged_raw(self, X: Any) -> Iterator[np.ndarray]:
         check_is_fitted(self, "model_")
         if is_collection(X):
             raise InvalidTypeError(
-                "Staged predictions are made of rows in memory, but X is a Dask collection; pass X.compute(), or call "
-                "predict with num_iteration for some of the stages."
+                "Staged predictions need rows in memory, but X is a Dask collection; pass X.compute(), or call "
+                "predict with num_iteration for each stage that you need."
             )
         return self.model_.staged_raw(self._matrix(X), n_threads=n_threads(self.n_jobs))
 
@@ -172,14 +177,15 @@ class Estimator(BaseEstimator, metaclass=RightNames):
         return replace(self.model_.columns, of_named_rows=getattr(self, "_of_named_rows", False))
 
     @lazy_on_dask
+    @documented(PREDICT, "ndarray of shape (n_rows, n_trees)")
     def apply(self, X: Any) -> np.ndarray:
-        """Leaf that each row falls into: its ordinal among the tree's leaves, (n_rows, n_trees)."""
+        """The leaf of each row in every tree, counted among the tree's leaves."""
         check_is_fitted(self, "model_")
         return self.model_.predict_leaf(self._matrix(X), **self._which(None, 0))
 
     @property
     def feature_importances_(self) -> np.ndarray:
-        """Splits on each feature, or their summed gains, as ``importance_type`` says; not normalised."""
+        """The number of splits on each feature or their total gain, by ``importance_type``; not normalised."""
         check_is_fitted(self, "model_")
         self._rules["importance_type"].check("importance_type", self.importance_type)
         return self.model_.feature_importance(self.importance_type)

@@ -1,4 +1,4 @@
-"""The evaluation arguments of fit -> the sets and metrics that the trainer reports after every iteration."""
+"""From fit's evaluation arguments to the sets and metrics that the trainer reports after every iteration."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from pvtree.comm.agreement import share
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
 from pvtree.parameters.params import integer
 
-_NO_METRIC = ("", "none", "null", "custom", "na")  # LightGBM's words for none
-
 if TYPE_CHECKING:
     from pvtree.objectives.metrics import CustomMetric, Metric
     from pvtree.reading.tables import Columns
-    from pvtree.reading.training_rows import Given, ReadTarget
+    from pvtree.reading.training_rows import GivenRows, Target
     from pvtree.training.evaluator import EvalSet
+
+_NO_METRIC = ("", "none", "null", "custom", "na")  # LightGBM's names for no metric
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """What the user passed to fit, each a list with one entry per evaluation set."""
+class EvalArguments:
+    """The evaluation arguments of fit, as the user wrote them; lists have one entry per evaluation set."""
 
     eval_set: Any = None
     eval_names: Any = None
@@ -36,26 +36,26 @@ class Evaluation:
 
 
 def paired(eval_set: Any, eval_X: Any, eval_y: Any) -> Any:
-    """``eval_set`` of LightGBM's newer ``eval_X`` and ``eval_y``: one set, or a tuple or list of sets."""
+    """``eval_set``, or the same made from LightGBM's newer ``eval_X`` and ``eval_y``: one set or several."""
     if eval_X is None and eval_y is None:
         return eval_set
     if eval_set is not None:
-        raise InvalidParameterError("eval_set and eval_X are two ways to give the same; leave one of them out.")
+        raise InvalidParameterError("eval_set and eval_X are two ways to pass the same sets; leave one of them out.")
     if eval_X is None or eval_y is None:
-        raise InvalidDataError("eval_X and eval_y belong together; pass both, or none of them.")
-    # A list may as well be one set, row by row.
+        raise InvalidDataError("eval_X and eval_y belong together; pass both or neither.")
+    # A list of rows is one set, a list of matrices is several.
     is_many = isinstance(eval_X, tuple) or (
         isinstance(eval_X, list) and bool(eval_X) and all(len(getattr(X, "shape", ())) == 2 for X in eval_X)
     )
     if not is_many:
         return [(eval_X, eval_y)]
     if not isinstance(eval_y, list | tuple) or len(eval_X) != len(eval_y):
-        raise InvalidDataError(f"eval_X holds {len(eval_X)} set(s); pass eval_y as a tuple with a target for each.")
+        raise InvalidDataError(f"eval_X holds {len(eval_X)} set(s); pass eval_y as a tuple with one target per set.")
     return list(zip(eval_X, eval_y, strict=True))
 
 
-def given_sets(evaluation: Evaluation, train: Given) -> dict[str, Given]:
-    """The evaluation sets by name, as the user gave them."""
+def given_sets(evaluation: EvalArguments, train: GivenRows) -> dict[str, GivenRows]:
+    """The evaluation sets by name, as the user passed them."""
     pairs = set_pairs(evaluation.eval_set)
     names = _names(evaluation.eval_names, pairs, (train.X, train.y))
     more = [
@@ -68,27 +68,27 @@ def given_sets(evaluation: Evaluation, train: Given) -> dict[str, Given]:
     }
 
 
-def read_eval_sets(
-    sets: dict[str, Given], columns: Columns, read_target: ReadTarget, comm: Communicator
-) -> list[EvalSet]:
-    """Each worker's rows of every evaluation set."""
+def read_eval_sets(sets: dict[str, GivenRows], columns: Columns, target: Target, comm: Communicator) -> list[EvalSet]:
+    """This worker's rows of every evaluation set."""
     from pvtree.reading.sources import as_source
     from pvtree.reading.sparse_rows import SparseRows
     from pvtree.reading.training_rows import open_rows, read_rows
     from pvtree.training.evaluator import EvalSet
 
     if len({tuple(names) for names in share(list(sets), comm)}) > 1:
-        raise InvalidDataError("eval_set differs between workers; pass the same sets, and each worker's rows of them.")
+        raise InvalidDataError(
+            "eval_set differs between workers; pass the same sets on all of them, each with the worker's own rows."
+        )
     read = []
     for name, given in sets.items():
-        rows = read_rows(given, open_rows(given, comm), columns, "the model", read_target, comm)
+        rows = read_rows(open_rows(given, comm), columns, target, "the model", comm)
         X = rows.X if isinstance(rows.X, SparseRows) else as_source(rows.X).matrix()
         read.append(EvalSet(name, X, rows.y, rows.weight, rows.group))
     return read
 
 
-def read_metrics(evaluation: Evaluation, objective: str) -> list[Metric | CustomMetric]:
-    """The metrics asked for, else the objective's own; a ranker's "ndcg" becomes one metric per eval_at."""
+def read_metrics(evaluation: EvalArguments, objective: str) -> list[Metric | CustomMetric]:
+    """The metrics that were asked for, or the objective's own; a ranker's "ndcg" becomes one metric per eval_at."""
     from pvtree.objectives.metrics import CustomMetric, default_metric, get_metric
 
     asked = listed_metrics(evaluation.eval_metric)
@@ -103,13 +103,13 @@ def read_metrics(evaluation: Evaluation, objective: str) -> list[Metric | Custom
 
 
 def listed_metrics(asked: Any) -> list[Any] | None:
-    """Of a name, names with commas, a function, or a list or set of these; LightGBM's words for none are left out."""
+    """A list from a name, names with commas, a function, or a list or set of these; names for none are dropped."""
     if asked is None:
         return None
     if isinstance(asked, str):
         asked = [name.strip() for name in asked.split(",")]
     if isinstance(asked, set | frozenset):
-        asked = sorted(asked, key=str)  # the same on every worker
+        asked = sorted(asked, key=str)  # the same order on every worker
     listed = [asked] if callable(asked) else asked
     if not isinstance(listed, list | tuple) or not all(isinstance(m, str) or callable(m) for m in listed):
         raise InvalidTypeError(f"eval_metric must be a metric's name, a function or a list of these, got {asked!r}.")
@@ -117,7 +117,7 @@ def listed_metrics(asked: Any) -> list[Any] | None:
 
 
 def joined_metrics(of_fit: Any, of_estimator: Any) -> list[Any] | None:
-    """Both are reported, those of fit first, as in LightGBM; None asks for the objective's own."""
+    """Both are reported, fit's first, as in LightGBM; None stands for the objective's own metric."""
     named, own = listed_metrics(of_fit), listed_metrics(of_estimator)
     if named is None or own is None:
         return own if named is None else named
@@ -134,10 +134,11 @@ def _ranks(eval_at: Any) -> list[int]:
 
 
 def set_pairs(eval_set: Any) -> list[tuple[Any, Any]]:
+    """``eval_set`` as a list of pairs (X, y)."""
     if eval_set is None:
         return []
     if isinstance(eval_set, tuple) and len(eval_set) == 2 and not isinstance(eval_set[0], tuple):
-        eval_set = [eval_set]  # one pair, as it is often written
+        eval_set = [eval_set]  # a pair without its list, as it is often written
     if not isinstance(eval_set, list | tuple) or not all(isinstance(p, list | tuple) and len(p) == 2 for p in eval_set):
         raise InvalidTypeError("eval_set must be a list of pairs (X, y), such as eval_set=[(X_valid, y_valid)].")
     return [(X, y) for X, y in eval_set]
@@ -145,7 +146,7 @@ def set_pairs(eval_set: Any) -> list[tuple[Any, Any]]:
 
 def _names(eval_names: Any, pairs: list[tuple[Any, Any]], train_data: tuple[Any, Any]) -> list[str]:
     if eval_names is None:
-        # The training data is told apart by its name, because it never decides about stopping.
+        # The training data gets a name of its own, because it never decides when to stop.
         is_train = [X is train_data[0] and y is train_data[1] for X, y in pairs]
         return ["training" if same and not any(is_train[:i]) else f"valid_{i}" for i, same in enumerate(is_train)]
     eval_names = [eval_names] if isinstance(eval_names, str) else eval_names
@@ -156,6 +157,7 @@ def _names(eval_names: Any, pairs: list[tuple[Any, Any]], train_data: tuple[Any,
 
 
 def one_each(values: Any, n_sets: int, name: str) -> Sequence[Any]:
+    """The values, one per evaluation set; None for each if there are none."""
     if values is None:
         return [None] * n_sets
     if not isinstance(values, list | tuple) or len(values) != n_sets:

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from pvtree.errors import public
+from pvtree.front.estimators.argument_docs import PREDICT, documented
 from pvtree.front.estimators.base import store
-from pvtree.front.estimators.fitting import Fitting
+from pvtree.front.estimators.fit import Fitting
 from pvtree.front.estimators.tasks import Classifier, Regressor
 from pvtree.parameters.params import RULES, SEPARATE_LEARNERS, TREE_LEARNERS, one_of
 
@@ -26,7 +27,7 @@ class _Forest(Fitting):
 
 
 class _ClassForest(_Forest, Classifier):
-    _rules = _FOREST_RULES | {"criterion": one_of("What a split must bring: information gain.", "entropy")}
+    _rules = _FOREST_RULES | {"criterion": one_of("The gain of a split: information gain.", "entropy")}
 
     def _task(self, n_classes: int) -> str:
         return "classification"
@@ -36,7 +37,7 @@ class _ClassForest(_Forest, Classifier):
 
 
 class _ValueForest(_Forest, Regressor):
-    _rules = _FOREST_RULES | {"criterion": one_of("What a split must bring: variance gain.", "variance")}
+    _rules = _FOREST_RULES | {"criterion": one_of("The gain of a split: variance gain.", "variance")}
 
     def _task(self, n_classes: int) -> str:
         return "regression"
@@ -47,8 +48,9 @@ class _OneTree(_Forest):
     def _settled(self) -> dict[str, Any]:
         return {"n_estimators": 1, "bootstrap": False}  # one tree that sees every row once
 
+    @documented(PREDICT, "ndarray of shape (n_rows,)")
     def apply(self, X: Any) -> np.ndarray:
-        """Leaf that each row falls into: its ordinal among the tree's leaves, (n_rows,)."""
+        """The leaf of each row, counted among the tree's leaves."""
         return super().apply(X)[:, 0]
 
 
@@ -56,8 +58,7 @@ class _OneTree(_Forest):
 class RandomForestClassifier(_ClassForest):
     """A forest of trees that split by information gain, each on rows drawn with replacement.
 
-    Probabilities are the mean of the trees' class frequencies. After fit: ``classes_``, ``n_features_in_``,
-    ``feature_names_in_`` (of a DataFrame), ``feature_importances_`` and ``model_``.
+    Probabilities are the mean of the trees' class frequencies.
     """
 
     def __init__(
@@ -94,8 +95,7 @@ class RandomForestClassifier(_ClassForest):
 class RandomForestRegressor(_ValueForest):
     """A forest of trees that split by variance gain, each on rows drawn with replacement.
 
-    Predictions are the mean of the trees' values. After fit: ``n_features_in_``, ``feature_names_in_`` (of a
-    DataFrame), ``feature_importances_`` and ``model_``.
+    Predictions are the mean of the trees' values.
     """
 
     def __init__(
@@ -130,11 +130,7 @@ class RandomForestRegressor(_ValueForest):
 
 @public
 class DecisionTreeClassifier(_OneTree, _ClassForest):
-    """One tree that splits by information gain (entropy, any number of classes).
-
-    After fit: ``classes_``, ``n_features_in_``, ``feature_names_in_`` (of a DataFrame),
-    ``feature_importances_`` and ``model_``.
-    """
+    """One tree that splits by information gain, for any number of classes."""
 
     def __init__(
         self,
@@ -166,11 +162,7 @@ class DecisionTreeClassifier(_OneTree, _ClassForest):
 
 @public
 class DecisionTreeRegressor(_OneTree, _ValueForest):
-    """One tree that splits by variance gain.
-
-    After fit: ``n_features_in_``, ``feature_names_in_`` (of a DataFrame), ``feature_importances_`` and
-    ``model_``.
-    """
+    """One tree that splits by variance gain."""
 
     def __init__(
         self,

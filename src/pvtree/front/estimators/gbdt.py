@@ -11,18 +11,20 @@ from sklearn.utils.validation import check_is_fitted
 from pvtree.comm import Communicator
 from pvtree.comm.user_warnings import warn_user
 from pvtree.errors import InvalidDataError, public
+from pvtree.front.estimators.argument_docs import FIT_RANKER, PREDICT, documented
 from pvtree.front.estimators.base import store
-from pvtree.front.estimators.eval_arguments import Evaluation, paired
-from pvtree.front.estimators.fit_arguments import refuse_unknown
-from pvtree.front.estimators.fitting import Fitting, Request, told
+from pvtree.front.estimators.eval_arguments import EvalArguments, paired
+from pvtree.front.estimators.fit import Fitting
+from pvtree.front.estimators.fit_options import FitOptions, with_verbose_callback
 from pvtree.front.estimators.tasks import Classifier, Regressor, Values
+from pvtree.front.estimators.unknown_arguments import refuse_unknown
 from pvtree.parameters.aliases import objective_named
 from pvtree.parameters.params import RULES, objective
-from pvtree.reading import inputs, targets
+from pvtree.reading import inputs
 
 if TYPE_CHECKING:
     from pvtree.front.functional import Booster
-    from pvtree.reading.training_rows import Given
+    from pvtree.reading.training_rows import GivenRows
 
 
 class _GBDT(Fitting):
@@ -68,7 +70,7 @@ class _GBDT(Fitting):
         sentences = super()._idle_parameters(values)
         if values["subsample"] < 1 and values["subsample_freq"] == 0:
             sentences.append(
-                "subsample does nothing while subsample_freq is 0; set subsample_freq=1 to draw each time."
+                "subsample does nothing while subsample_freq is 0; set subsample_freq=1 to draw in every iteration."
             )
         return sentences
 
@@ -82,18 +84,13 @@ class _GBDT(Fitting):
 
     @property
     def feature_name_(self) -> list[str]:
-        """The names of the columns, or Column_0, Column_1, ..."""
+        """The names of the columns, or Column_0, Column_1, ... if they have none."""
         return self.booster_.feature_name()
 
 
 @public
 class GBDTRegressor(_GBDT, Regressor):
-    """Gradient boosting of a numeric target: squared error, or an objective of your own.
-
-    After fit: ``n_features_in_``, ``feature_names_in_`` (of a DataFrame), ``feature_importances_``,
-    ``evals_result_`` {set: {metric: [value of each iteration]}}, ``best_iteration_`` (0 without early
-    stopping), ``best_score_``, ``n_iter_`` and ``model_``.
-    """
+    """Gradient boosting of a numeric target, by squared error or an objective of your own."""
 
     _rules = RULES | {"objective": objective("regression")}
 
@@ -103,25 +100,23 @@ class GBDTRegressor(_GBDT, Regressor):
 
 @public
 class GBDTClassifier(_GBDT, Classifier):
-    """Gradient boosting of classes: log loss for two, softmax for more, or an objective of your own.
+    """Gradient boosting of classes, by log loss for two, softmax for more, or an objective of your own.
 
-    The scores of an objective of your own are taken for log-odds (two classes) or softmax inputs (more).
-    After fit: ``classes_``, ``n_features_in_``, ``feature_names_in_`` (of a DataFrame),
-    ``feature_importances_``, ``evals_result_`` {set: {metric: [value of each iteration]}},
-    ``best_iteration_`` (0 without early stopping), ``best_score_``, ``n_iter_`` and ``model_``.
+    Scores of your own objective are read as log-odds (two classes) or as inputs of a softmax (more).
     """
 
     _rules = RULES | {"objective": objective("binary", "multiclass")}
 
     def _task(self, n_classes: int) -> str:
         if self.objective == "binary" and n_classes > 2:
-            raise InvalidDataError(f"objective='binary' needs two classes, but y has {n_classes}.")
-        # Other libraries' words for two classes do for more, as they do there.
+            raise InvalidDataError(f"objective='binary' needs two classes, but y has {n_classes}; use 'multiclass'.")
+        # Other libraries accept their names for two classes with more classes too.
         named = objective_named(self.objective, ("binary", "multiclass")) if isinstance(self.objective, str) else None
         return "binary" if n_classes == 2 and named != "multiclass" else "multiclass"
 
+    @documented(PREDICT, "ndarray of shape (n_rows,) for two classes, else (n_rows, n_classes)")
     def decision_function(self, X: Any) -> np.ndarray:
-        """Raw scores: log-odds of the second class (n_rows,), or one score per class (n_rows, n_classes)."""
+        """Raw scores: the log-odds of the second of two classes, or one score per class."""
         raw = self._raw(X)
         if raw.shape[1] == 1:
             return raw[:, 0]
@@ -135,15 +130,11 @@ class GBDTClassifier(_GBDT, Classifier):
 
 @public
 class GBDTRanker(_GBDT, Values):
-    """Gradient boosting of rankings: LambdaMART with NDCG truncation, or an objective of your own.
-
-    After fit: ``n_features_in_``, ``feature_names_in_`` (of a DataFrame), ``feature_importances_``,
-    ``evals_result_`` {set: {metric: [value of each iteration]}}, ``best_iteration_`` (0 without early
-    stopping), ``best_score_``, ``n_iter_`` and ``model_``.
-    """
+    """Gradient boosting of rankings, by LambdaMART with truncated NDCG or an objective of your own."""
 
     _rules = RULES | {"objective": objective("lambdarank")}
-    _drops_weightless = False  # a document that weighs nothing still takes a rank
+    _target_kind = "relevance"
+    _drops_weightless = False  # a document of weight 0 still takes a rank
 
     def __init__(
         self,
@@ -185,17 +176,15 @@ class GBDTRanker(_GBDT, Values):
     def _task(self, n_classes: int) -> str:
         return "lambdarank"
 
-    def _read_target(self, y: Any, n_rows: int, classes: np.ndarray | None, name: str = "y") -> np.ndarray:
-        return targets.read_relevance(y, n_rows, name)
-
-    def _with_queries(self, given: Given, comm: Communicator) -> Given:
+    def _with_queries(self, given: GivenRows, comm: Communicator) -> GivenRows:
         if given.group is not None or given.qid is not None:
             return given
         if comm.size > 1:
-            raise InvalidDataError("Ranking on several workers needs the queries; pass group or qid to fit.")
+            raise InvalidDataError("Ranking on several workers needs queries; pass group or qid to fit.")
         warn_user("All rows are ranked as one query; pass group (sizes of queries) or qid (query ids).")
         return replace(given, qid=np.zeros(inputs.read_table(given.X).shape[0], np.int64))
 
+    @documented(FIT_RANKER, "self : the fitted estimator")
     def fit(
         self,
         X: Any,
@@ -226,20 +215,30 @@ class GBDTRanker(_GBDT, Values):
         verbose: Any = False,
         **unknown: Any,
     ) -> Self:
-        """Train on X (documents x columns) and their relevance y, whole numbers from 0 to 30.
-
-        The rows of a query stand together: ``group`` holds their number for each query, or ``qid`` the query
-        of each row; ``eval_group`` or ``eval_qid`` hold one such list per evaluation set. ``eval_at`` are the
-        ranks at which NDCG is measured. The other arguments are those of ``GBDTRegressor.fit``. On a cluster a query
-        whose rows, by ``qid``, lie on several workers is moved to one of them.
-        """
+        """Train on documents and their relevance; the documents of a query are ranked against each other."""
         refuse_unknown(unknown, GBDTRanker.fit, type(self).__name__, self._get_param_names())
         eval_set = paired(eval_set, eval_X, eval_y)
         if eval_set is not None and eval_group is None and eval_qid is None:
-            raise InvalidDataError("eval_set of a ranker needs its queries; pass eval_group or eval_qid to fit.")
-        request = Request(
-            Evaluation(eval_set, eval_names, eval_sample_weight, eval_group, eval_qid, eval_metric, eval_at),
-            told(callbacks, verbose), init_model, comm, client, timeout, checkpoint, checkpoint_freq, feature_name,
-            categorical_feature, early_stopping_rounds,
-        )  # fmt: skip
-        return self._fit(X, y, sample_weight, request, group, qid)
+            raise InvalidDataError("The eval_set of a ranker needs queries; pass eval_group or eval_qid to fit.")
+        options = FitOptions(
+            evaluation=EvalArguments(
+                eval_set=eval_set,
+                eval_names=eval_names,
+                eval_sample_weight=eval_sample_weight,
+                eval_group=eval_group,
+                eval_qid=eval_qid,
+                eval_metric=eval_metric,
+                eval_at=eval_at,
+            ),
+            callbacks=with_verbose_callback(callbacks, verbose),
+            init_model=init_model,
+            comm=comm,
+            client=client,
+            timeout=timeout,
+            checkpoint=checkpoint,
+            checkpoint_freq=checkpoint_freq,
+            feature_name=feature_name,
+            categorical_feature=categorical_feature,
+            early_stopping_rounds=early_stopping_rounds,
+        )
+        return self._fit(X, y, sample_weight, options, group, qid)

@@ -1,4 +1,4 @@
-"""fit with Dask collections: every Dask worker trains on the rows that it holds, the first one sends the model back."""
+"""fit with Dask collections: every Dask worker trains on the rows it holds, and the first one returns the model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pvtree.comm import dask as engine
 from pvtree.comm.agreement import all_or_none
 from pvtree.comm.user_warnings import Heard, listening, warn_user
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError, PvtreeError
-from pvtree.front.estimators.eval_arguments import Evaluation, given_sets
+from pvtree.front.estimators.eval_arguments import EvalArguments, given_sets
 from pvtree.parameters.params import make_params, refuse_serial
 from pvtree.reading import inputs
 from pvtree.reading.dask_data import (
@@ -30,81 +30,73 @@ from pvtree.reading.dask_data import (
     place,
 )
 from pvtree.reading.stacked import Stacked
-from pvtree.reading.training_rows import Given
+from pvtree.reading.training_rows import GivenRows
 
 if TYPE_CHECKING:
     import distributed
 
-    from pvtree.front.estimators.fitting import Fitting, Request
-    from pvtree.reading.tables import Columns
+    from pvtree.front.estimators.fit import Fitting
+    from pvtree.front.estimators.fit_options import FitOptions
     from pvtree.training.train import TrainResult
 
-LARGE_BYTES = 1 << 20  # from here on a task's argument travels apart from the task, as Dask asks for
-
-
-class Fitted(NamedTuple):
-    """What an estimator keeps of a training."""
-
-    result: TrainResult
-    columns: Columns
-    classes: np.ndarray | None
+LARGE_BYTES = 1 << 20  # a larger argument of a task travels apart from the task, as Dask recommends
 
 
 @dataclass(frozen=True)
-class Order:
-    """What every worker is told, beside its rows."""
+class WorkerTask:
+    """What the client sends to every worker, apart from its rows."""
 
     estimator: Any  # not fitted
-    request: Request
-    sets: dict[str, Given]  # the evaluation sets by name, without their rows
-    columns: list[list[str]]  # which columns the training data has, and each evaluation set: "X", "y", "qid", ...
+    options: FitOptions
+    sets: dict[str, GivenRows]  # the evaluation sets by name, without their rows
+    columns: list[list[str]]  # the columns of the training data and of each evaluation set: "X", "y", "qid", ...
 
 
-class Answer(NamedTuple):
-    """What a worker sends back; all have the same model, so one is enough."""
+class WorkerAnswer(NamedTuple):
+    """What a worker sends back; only the first sends the result, which is the same on all."""
 
-    fitted: Fitted | None
+    result: TrainResult | None
     warnings: list[Heard]
 
 
 # At the client.
 
 
-def fit_on_dask(estimator: Fitting, given: Given, request: Request) -> Fitted:
-    """Train where the partitions of X are, on all workers that hold one.
+def fit_on_dask(estimator: Fitting, given: GivenRows, options: FitOptions) -> TrainResult:
+    """Train on all workers that hold a partition of X, without moving its rows.
 
-    Evaluation sets are Dask collections too, or in memory, from where they go to one worker. Callbacks are called on
-    the first worker: what they keep stays there, what they print appears in its output.
+    Evaluation sets may be Dask collections, or in memory; then they are sent to one worker. Callbacks run on the first
+    worker: what they keep stays there, and what they print appears in its output.
     """
-    if request.comm is not None:
+    if options.comm is not None:
         raise InvalidParameterError(
-            "comm is for rows that each MPI rank brings along, but X is a Dask collection; "
+            "comm is for the rows of each MPI rank, but X is a Dask collection; "
             "leave comm out, or pass each rank's own rows in memory."
         )
-    client = get_client(request.client)
-    engine.check(client, [client.scheduler.address], request.timeout)  # before anything is computed
-    sets = given_sets(request.evaluation, given)
+    client = get_client(options.client)
+    engine.check(client, [client.scheduler.address], options.timeout)  # before anything is computed
+    sets = given_sets(options.evaluation, given)
     by_column = [columns_of(each) for each in (given, *sets.values())]
     refuse_serial(estimator.tree_learner, min(len(client.nthreads()), n_parts(by_column[0]["X"])))
-    order: Any = packed(estimator, request, sets, by_column)
+    task: Any = packed(estimator, options, sets, by_column)
     with engine.outside_the_pool():
         held = spread(client, by_column)
     if len(held) > 1 and estimator.n_workers > 1:
         warn_user(f"n_workers does nothing on a Dask cluster, where {len(held)} workers hold rows; leave it out.")
-    if len(order) > LARGE_BYTES:
-        order = client.scatter(order, workers=list(held), broadcast=True, hash=False)
+    if len(task) > LARGE_BYTES:
+        task = client.scatter(task, workers=list(held), broadcast=True, hash=False)
     answers = engine.run(
-        client, train_here, {address: (order, parts) for address, parts in held.items()}, timeout=request.timeout
+        client, train_here, {address: (task, parts) for address, parts in held.items()}, timeout=options.timeout
     )
     for category, sentence in dict.fromkeys(each for answer in answers for each in answer.warnings):
         warn_user(sentence, category)
-    fitted = answers[0].fitted
-    assert fitted is not None  # the first worker's
-    return fitted
+    result = answers[0].result
+    assert result is not None  # the first worker sends it
+    return result
 
 
-def columns_of(given: Given) -> dict[str, Any]:
-    """The columns that there are, by the names that dask_data gives them, with the same partitions."""
+def columns_of(given: GivenRows) -> dict[str, Any]:
+    """The columns that were passed, under dask_data's names and cut into the same partitions."""
     if given.X is None:
         raise InvalidDataError(f"X{given.suffix} is None; pass rows and columns.")
     columns = {"X": given.X, "y": given.y, "sample_weight": given.weight, "qid": given.qid, NOT_BY_ROW: given.group}
@@ -120,10 +112,10 @@ def columns_of(given: Given) -> dict[str, Any]:
 
 
 def spread(client: distributed.Client, sets: Sequence[dict[str, Any]]) -> dict[str, list[list[Part]]]:
-    """For each worker that holds rows to train on, in the order of the data: its parts of every set, as futures.
+    """The parts of every set, as futures, for each worker that holds training rows, in the order of the data.
 
-    Rows to evaluate lie where Dask has put them. Those on workers without rows to train on come to one that has: they
-    are few, and every further worker would make each exchange longer.
+    Evaluation rows stay where Dask has put them. Those on workers without training rows move to one that has some:
+    they are few, and every further worker would make each exchange longer.
     """
     on_cluster = [position for position, columns in enumerate(sets) if is_collection(columns["X"])]
     placed = place(client, *(sets[position] for position in on_cluster))
@@ -151,76 +143,79 @@ def spread(client: distributed.Client, sets: Sequence[dict[str, Any]]) -> dict[s
     return held
 
 
-def packed(estimator: Fitting, request: Request, sets: dict[str, Given], by_column: Sequence[dict[str, Any]]) -> bytes:
+def packed(
+    estimator: Fitting, options: FitOptions, sets: dict[str, GivenRows], by_column: Sequence[dict[str, Any]]
+) -> bytes:
+    """The pickled ``WorkerTask``."""
     from distributed.protocol.pickle import dumps
 
-    asked = request.evaluation
+    asked = options.evaluation
     unfitted = clone(estimator)
-    # A generator is the user's: it moves on here, once for each fit as in memory, and not in copies on the workers.
+    # The user's generator advances here, once per fit as in memory, and not in copies on the workers.
     unfitted.set_params(random_state=make_params({"random_state": estimator.random_state}, n_features=1).seed)
-    order = Order(
-        unfitted,
-        replace(
-            request,
-            evaluation=Evaluation(eval_metric=asked.eval_metric, eval_at=asked.eval_at),
+    task = WorkerTask(
+        estimator=unfitted,
+        options=replace(
+            options,
+            evaluation=EvalArguments(eval_metric=asked.eval_metric, eval_at=asked.eval_at),
             client=None,
             # Workers may run in another folder.
-            checkpoint=None if request.checkpoint is None else os.path.abspath(os.fsdecode(request.checkpoint)),
+            checkpoint=None if options.checkpoint is None else os.path.abspath(os.fsdecode(options.checkpoint)),
         ),
-        {name: replace(given, X=None, y=None, weight=None, group=None, qid=None) for name, given in sets.items()},
-        [list(columns) for columns in by_column],
+        sets={name: replace(given, X=None, y=None, weight=None, group=None, qid=None) for name, given in sets.items()},
+        columns=[list(columns) for columns in by_column],
     )
     try:
-        return dumps(order)
+        return dumps(task)
     except Exception as error:
         raise InvalidTypeError(
-            "The estimator's parameters, eval_metric and callbacks travel to the Dask workers, but one of them cannot "
-            f"be pickled ({error}); use functions and objects that hold no locks, files or connections."
+            "The estimator's parameters, eval_metric and callbacks are sent to the Dask workers, but one of them "
+            f"cannot be pickled ({error}); use functions and objects that hold no locks, files or connections."
         ) from error
 
 
 # On a worker.
 
 
-def train_here(comm: Communicator, packed_order: bytes, parts: list[list[Part]]) -> Answer:
-    """What every worker does with its parts of the training data and of each evaluation set."""
+def train_here(comm: Communicator, packed_task: bytes, parts: list[list[Part]]) -> WorkerAnswer:
+    """Train on this worker's parts of the training data and of each evaluation set, together with the others."""
     from distributed import get_worker
     from distributed.protocol.pickle import loads
 
     with listening() as heard:
-        order: Order = loads(packed_order)
-        estimator = order.estimator
-        if estimator.n_jobs is None:  # who started the worker has said how many threads it may use
+        task: WorkerTask = loads(packed_task)
+        estimator = task.estimator
+        if estimator.n_jobs is None:  # the worker was started with a number of threads
             estimator.set_params(n_jobs=get_worker().state.nthreads)
             comm.shares_threads = False
 
-        def read() -> list[Given]:
-            forms = [Given(None, None), *order.sets.values()]
+        def read() -> list[GivenRows]:
+            forms = [GivenRows(None, None), *task.sets.values()]
             nothing = rowless(parts[0][0], comm.rank)
             return [
                 put_together(form, own or [only(names, nothing)])
-                for form, own, names in zip(forms, parts, order.columns, strict=True)
+                for form, own, names in zip(forms, parts, task.columns, strict=True)
             ]
 
         given, *evaluated = all_or_none(read, comm)
-        sets = dict(zip(order.sets, evaluated, strict=True))
-        result, data = estimator._train(given, sets, order.request, comm)
-    return Answer(Fitted(result, data.columns, data.classes) if comm.rank == 0 else None, heard)
+        sets = dict(zip(task.sets, evaluated, strict=True))
+        result = estimator._train(given, sets, task.options, comm)
+    return WorkerAnswer(result if comm.rank == 0 else None, heard)
 
 
 def rowless(part: Part, rank: int) -> Part:
-    """A part without rows that looks like this one, in a place that no other part has."""
+    """A part without rows, with the columns of this one, at a position that no other part has."""
     empty = {name: column[:0] for name, column in part[1].items()}
     return -1 - rank, empty
 
 
 def only(names: Sequence[str], part: Part) -> Part:
-    """With these columns; those that the part does not have are empty."""
+    """The part with these columns alone; those that it lacks are empty."""
     return part[0], {name: part[1].get(name, np.empty(0)) for name in names}
 
 
-def put_together(form: Given, parts: Sequence[Part]) -> Given:
-    """Several parts as one set of rows; X is not copied."""
+def put_together(form: GivenRows, parts: Sequence[Part]) -> GivenRows:
+    """One set of rows from several parts; X is not copied."""
     check_rows(parts)
     check_parts(parts)
     tables = [columns["X"] for _, columns in parts]
@@ -236,7 +231,7 @@ def put_together(form: Given, parts: Sequence[Part]) -> Given:
 
 
 def check_parts(parts: Sequence[Part]) -> None:
-    """What Dask promises of partitions but cannot know, and what it does not promise."""
+    """Check that all parts have the same columns and that no query is cut, which Dask cannot guarantee."""
     first, expected = parts[0][0], inputs.column_names(parts[0][1]["X"])
     for index, columns in parts:
         if inputs.column_names(columns["X"]) != expected:
@@ -248,12 +243,12 @@ def check_parts(parts: Sequence[Part]) -> None:
         if NOT_BY_ROW in columns and np.sum(columns[NOT_BY_ROW]) != length:
             raise InvalidDataError(
                 f"Partition {index} has {length} rows of X, but its queries in group add up to "
-                f"{np.sum(columns[NOT_BY_ROW]):g}; let no query go on in the next partition, or pass qid."
+                f"{np.sum(columns[NOT_BY_ROW]):g}; let no query continue in the next partition, or pass qid."
             )
 
 
 def joined(parts: Sequence[Part], name: str) -> np.ndarray | None:
-    """A new array in any case: those that come from elsewhere are read-only, and need kernels of their own."""
+    """A column of all parts, always copied: arrays from other workers are read-only, and would need other kernels."""
     values = [np.asarray(columns[name]) for _, columns in parts if name in columns]
-    filled = [each for each in values if len(each)] or values[:1]  # who has no rows has no say in the dtype
+    filled = [each for each in values if len(each)] or values[:1]  # a part without rows does not decide the dtype
     return np.concatenate(filled) if filled else None

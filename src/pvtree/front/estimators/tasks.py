@@ -1,4 +1,4 @@
-"""What is predicted: values or classes, for boosting and forests alike."""
+"""Predictions of values or classes, for boosting and forests alike."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 
+from pvtree.front.estimators.argument_docs import PREDICT, SCORE, documented
 from pvtree.front.estimators.base import lazy_on_dask
-from pvtree.front.estimators.fitting import Fitting
-from pvtree.reading import targets
+from pvtree.front.estimators.fit import Fitting
 from pvtree.reading.dask_data import is_collection
 
 
 class Values(Fitting):
-    """Predicts one number a row."""
+    """Predicts one number per row."""
 
     @lazy_on_dask
+    @documented(
+        PREDICT, "ndarray of shape (n_rows,), (n_rows, n_trees) of leaves, or (n_rows, n_features + 1) of SHAP values"
+    )
     def predict(
         self,
         X: Any,
@@ -28,25 +31,21 @@ class Values(Fitting):
         start_iteration: int = 0,
         pred_leaf: bool = False,
     ) -> np.ndarray:
-        """Predicted values, with ``num_iteration`` iterations from ``start_iteration`` on only, if given.
-
-        With ``pred_contrib`` SHAP values, (n_rows, n_features + 1): what each feature adds to a row's value, and last
-        the value to be expected of a training row; a row of them sums up to the prediction. With ``pred_leaf`` what
-        ``apply`` gives, of these iterations.
-        """
+        """Predicted values, or leaves or SHAP values."""
         kind = {"raw_score": raw_score, "pred_leaf": pred_leaf, "pred_contrib": pred_contrib}
         return self._of_kind(X, _only_output, num_iteration, start_iteration, **kind)
 
     def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
-        """Predicted values after the first iteration, after the second, and so on."""
+        """Predicted values after each iteration."""
         return map(_only_output, self._staged_raw(X))
 
 
 class Regressor(RegressorMixin, Values):
-    """Regression targets; adds score, the coefficient of determination."""
+    """Predicts numbers; adds score, the coefficient of determination."""
 
+    @documented(SCORE, "float")
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The coefficient of determination of predict(X); of Dask collections, y and the predictions come here."""
+        """The coefficient of determination R^2 of ``predict(X)``."""
         if not is_collection(X):
             return float(super().score(X, y, sample_weight))
         from sklearn.metrics import r2_score
@@ -58,16 +57,18 @@ class Regressor(RegressorMixin, Values):
 class Classifier(ClassifierMixin, Fitting):
     """Predicts classes and their probabilities; adds score, the accuracy."""
 
+    _target_kind = "class"
+
     def _probabilities(self, raw: np.ndarray) -> np.ndarray:
+        """(n_rows, n_classes) from raw scores (n_rows, n_outputs)."""
         raise NotImplementedError
 
-    _has_classes = True
-
-    def _read_target(self, y: Any, n_rows: int, classes: np.ndarray | None, name: str = "y") -> np.ndarray:
-        assert classes is not None  # agreed on before
-        return targets.read_labels(y, n_rows, classes, name)
-
     @lazy_on_dask
+    @documented(
+        PREDICT,
+        "ndarray of shape (n_rows,), (n_rows, n_outputs) of raw scores, (n_rows, n_trees) of leaves, or "
+        "(n_rows, n_outputs * (n_features + 1)) of SHAP values",
+    )
     def predict(
         self,
         X: Any,
@@ -78,27 +79,26 @@ class Classifier(ClassifierMixin, Fitting):
         start_iteration: int = 0,
         pred_leaf: bool = False,
     ) -> np.ndarray:
-        """Most probable classes; with ``raw_score`` the scores behind them, (n,) or (n, n_outputs).
-
-        With ``pred_contrib`` SHAP values, (n_rows, n_outputs * (n_features + 1)): for each output what each feature
-        adds to a row's raw score, and last the score to be expected of a training row. With ``pred_leaf`` what
-        ``apply`` gives. All with ``num_iteration`` iterations from ``start_iteration`` on only, if given.
-        """
+        """The most probable classes, or raw scores, leaves or SHAP values."""
         kind = {"raw_score": raw_score, "pred_leaf": pred_leaf, "pred_contrib": pred_contrib}
         return self._of_kind(X, self._classes_of, num_iteration, start_iteration, **kind)
 
     @lazy_on_dask
+    @documented(PREDICT, "ndarray of shape (n_rows, n_classes)")
     def predict_proba(self, X: Any, num_iteration: int | None = None, *, start_iteration: int = 0) -> np.ndarray:
-        """Probabilities of the classes in the order of ``classes_``, (n_rows, n_classes)."""
+        """Probabilities of the classes, in the order of ``classes_``."""
         return self._probabilities(self._raw(X, num_iteration, start_iteration))
 
     @lazy_on_dask
+    @documented(PREDICT, "ndarray of shape (n_rows, n_classes)")
     def predict_log_proba(self, X: Any, num_iteration: int | None = None, *, start_iteration: int = 0) -> np.ndarray:
+        """Logarithms of the probabilities, in the order of ``classes_``."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X, num_iteration, start_iteration=start_iteration))
 
+    @documented(SCORE, "float")
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The accuracy of predict(X); of Dask collections, y and the predictions come here."""
+        """The accuracy of ``predict(X)``."""
         if not is_collection(X):
             return float(super().score(X, y, sample_weight))
         from sklearn.metrics import accuracy_score
@@ -107,11 +107,11 @@ class Classifier(ClassifierMixin, Fitting):
         return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 
     def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
-        """Classes after the first iteration, after the second, and so on."""
+        """Predicted classes after each iteration."""
         return (self._classes_of(raw) for raw in self._staged_raw(X))
 
     def staged_predict_proba(self, X: Any) -> Iterator[np.ndarray]:
-        """Probabilities after the first iteration, after the second, and so on."""
+        """Probabilities of the classes after each iteration."""
         return (self._probabilities(raw) for raw in self._staged_raw(X))
 
     def _classes_of(self, raw: np.ndarray) -> np.ndarray:
@@ -123,5 +123,5 @@ def _only_output(raw: np.ndarray) -> np.ndarray:
 
 
 def _computed(*columns: Any) -> tuple[Any, ...]:
-    """What is Dask's comes here; the rest is here already."""
+    """Dask collections, computed in this process; everything else as it is."""
     return tuple(column.compute() if is_collection(column) else column for column in columns)

@@ -18,7 +18,7 @@ from pvtree.model.prediction_kinds import checked_range, predict_kind
 from pvtree.parameters.params import n_threads
 
 if TYPE_CHECKING:
-    from pvtree.front.estimators.fitting import Fitting
+    from pvtree.front.estimators.fit import Fitting
 
 _LIGHTGBM_BEGINS = "tree"  # the first line of LightGBM's text models
 

@@ -1,4 +1,4 @@
-"""Arguments of fit that it does not know: a sentence for each in place of Python's TypeError."""
+"""Unknown arguments of fit: an error that says what to do, in place of Python's TypeError."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from pvtree.parameters.suggestions import closest
 _INSTEAD = {
     **dict.fromkeys(
         ("init_score", "eval_init_score", "base_margin"),
-        "training goes on from a model's own scores only: pass that model as init_model.",
+        "training can only continue from a model's own scores: pass that model as init_model.",
     ),
-    **dict.fromkeys(("group", "qid", "eval_group", "eval_qid"), "queries are for rankings, see GBDTRanker."),
-    "eval_at": "ranks are for rankings, see GBDTRanker.",
+    **dict.fromkeys(("group", "qid", "eval_group", "eval_qid"), "queries are for rankings: use GBDTRanker."),
+    "eval_at": "ranks are for rankings: use GBDTRanker.",
     "eval_class_weight": "pass eval_sample_weight instead.",
 }
 
 
 def refuse_unknown(given: Mapping[str, Any], fit: Callable[..., Any], owner: str, parameters: Collection[str]) -> None:
-    """``given`` are the arguments that ``fit`` has no name for; None asks for nothing."""
+    """Raise an error for the first of the arguments that ``fit`` does not have; None asks for nothing."""
     for name, value in given.items():
         if value is None and name in _INSTEAD:
             continue
-        raise InvalidParameterError(f"{name} is no argument of {owner}.fit; {_remedy(name, fit, parameters)}")
+        raise InvalidParameterError(f"{name} is not an argument of {owner}.fit; {_remedy(name, fit, parameters)}")
 
 
 def _remedy(name: str, fit: Callable[..., Any], parameters: Collection[str]) -> str:
@@ -34,7 +34,7 @@ def _remedy(name: str, fit: Callable[..., Any], parameters: Collection[str]) -> 
         return _INSTEAD[name]
     right = synonym(name, parameters)
     if right is not None:
-        return f"it is a parameter, to be given before: set_params({right}=...)."
+        return f"it is a parameter: call set_params({right}=...) before fit."
     signature = inspect.signature(fit).parameters.values()
     known = [each.name for each in signature if each.name != "self" and each.kind is not each.VAR_KEYWORD]
     near = closest(name, known)

@@ -1,0 +1,311 @@
+"""fit: check parameters and data, call the trainer where the data is, and keep its result."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+
+from pvtree.comm import Communicator
+from pvtree.comm.agreement import all_or_none, check_same
+from pvtree.comm.connect import connect
+from pvtree.comm.user_warnings import warn_user
+from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
+from pvtree.front.estimators.argument_docs import FIT, documented
+from pvtree.front.estimators.base import Estimator
+from pvtree.front.estimators.eval_arguments import (
+    EvalArguments,
+    given_sets,
+    joined_metrics,
+    paired,
+    read_eval_sets,
+    read_metrics,
+)
+from pvtree.front.estimators.fit_options import FitOptions, shown, with_verbose_callback
+from pvtree.front.estimators.unknown_arguments import refuse_unknown
+from pvtree.growing.constraints import read_interactions, read_monotone
+from pvtree.parameters.params import Params, learner_for, make_params, positive, refuse_serial
+from pvtree.reading import inputs
+from pvtree.reading.dask_data import is_collection
+from pvtree.training.callbacks import TRAINING_NAMES
+
+# Modules that load the kernels are imported inside functions: nobody needs them to construct or clone an estimator.
+if TYPE_CHECKING:
+    from pvtree.model.model import Model
+    from pvtree.objectives.metrics import CustomMetric, Metric
+    from pvtree.reading.tables import Columns
+    from pvtree.reading.training_rows import GivenRows, Target, TargetKind, TrainingRows
+    from pvtree.training.evaluator import EvalSet
+    from pvtree.training.train import TrainResult
+
+
+class Fitting(Estimator):
+    """The part of an estimator that trains; subclasses define the kind of ensemble and of target."""
+
+    _ensemble: ClassVar[str]
+    _target_kind: ClassVar[TargetKind] = "value"
+    _drops_weightless: ClassVar[bool] = True
+    _metric_objective: ClassVar[str | None] = None  # whose metrics are allowed, if not those of the task
+
+    @documented(FIT, "self : the fitted estimator")
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        eval_set: Any = None,
+        eval_X: Any = None,
+        eval_y: Any = None,
+        eval_names: Any = None,
+        eval_sample_weight: Any = None,
+        eval_metric: Any = None,
+        early_stopping_rounds: int | None = None,
+        callbacks: Any = None,
+        init_model: Any = None,
+        comm: Any = None,
+        client: Any = None,
+        timeout: float = 600.0,
+        checkpoint: Any = None,
+        checkpoint_freq: int = 10,
+        feature_name: Any = "auto",
+        categorical_feature: Any = "auto",
+        verbose: Any = False,
+        **unknown: Any,
+    ) -> Self:
+        """Train on rows in memory or in files, on each MPI rank's own rows, or on a Dask collection."""
+        refuse_unknown(unknown, Fitting.fit, type(self).__name__, self._get_param_names())
+        options = FitOptions(
+            evaluation=EvalArguments(
+                eval_set=paired(eval_set, eval_X, eval_y),
+                eval_names=eval_names,
+                eval_sample_weight=eval_sample_weight,
+                eval_metric=eval_metric,
+            ),
+            callbacks=with_verbose_callback(callbacks, verbose),
+            init_model=init_model,
+            comm=comm,
+            client=client,
+            timeout=timeout,
+            checkpoint=checkpoint,
+            checkpoint_freq=checkpoint_freq,
+            feature_name=feature_name,
+            categorical_feature=categorical_feature,
+            early_stopping_rounds=early_stopping_rounds,
+        )
+        return self._fit(X, y, sample_weight, options)
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, options: FitOptions, group: Any = None, qid: Any = None) -> Self:
+        from pvtree.reading.training_rows import GivenRows
+
+        given = GivenRows(X, y, sample_weight, group, qid)
+        positive("").check("timeout", options.timeout)
+        if is_collection(X):
+            from pvtree.front.estimators.on_dask import fit_on_dask
+
+            checked = self._checked(options)
+            self._keep(fit_on_dask(self, given, checked), checked.callbacks)
+            return self
+        with connect(options.comm, options.timeout) as comm:
+
+            def check() -> tuple[dict[str, GivenRows], FitOptions]:
+                sets = given_sets(options.evaluation, given)
+                _check_in_memory(options.client, given, *sets.values())
+                return sets, self._checked(options)
+
+            sets, checked = all_or_none(check, comm)
+            if comm.size > 1:
+                self._check_same_everywhere(checked, comm)
+            result = self._train(given, sets, checked, comm)
+        self._keep(result, checked.callbacks)
+        return self
+
+    def _check_same_everywhere(self, options: FitOptions, comm: Communicator) -> None:
+        """Every MPI rank runs its own script; Dask workers need no check, as one client sends the settings to all."""
+        values = self.get_params(deep=False)
+        if values.pop("n_workers") > 1:
+            warn_user(f"n_workers does nothing because comm has {comm.size} workers already; leave it out.")
+        free = {"n_jobs", "verbosity"}
+        settings = {name: shown(value) for name, value in values.items() if name not in free}
+        check_same(settings | options.settings(), comm)
+
+    def _checked(self, options: FitOptions) -> FitOptions:
+        """The options, once they and the parameters are known to be valid."""
+        values, options = self._checked_parameters(), options.checked()
+        if options.early_stopping_rounds is not None and "early_stopping_rounds" not in values:
+            raise InvalidParameterError("Forests do not support early stopping; leave early_stopping_rounds out.")
+        asked = joined_metrics(options.evaluation.eval_metric, self._own_metrics())
+        return replace(options, evaluation=replace(options.evaluation, eval_metric=asked))
+
+    def _train(
+        self, given: GivenRows, sets: dict[str, GivenRows], options: FitOptions, comm: Communicator
+    ) -> TrainResult:
+        """What every worker does with its rows; all get the same result."""
+        from pvtree.training.checkpoint_file import Checkpoint
+        from pvtree.training.options import TrainOptions
+        from pvtree.training.train import train_rows
+
+        values, start = self._values(options, comm.size), options.init_model
+        rows, columns, target = self._read_training(given, values, start, options.feature_name, comm)
+        params = self._params(values, columns, target.n_classes)
+        if start is not None:
+            objective = "custom" if callable(params.objective) else params.objective
+            _check_continues(start, self._ensemble, objective, target.n_classes)
+        eval_sets = read_eval_sets(sets, columns, target, comm)
+        metrics = self._metrics(options, params, eval_sets, target.n_classes)
+        categories = dict(columns.categories)
+        result = train_rows(
+            rows,
+            TrainOptions(
+                params,
+                categorical={j: len(values) for j, values in categories.items() if j not in columns.ordered},
+                categories=categories,
+                feature_names=columns.names,
+                classes=None if target.classes is None else tuple(target.classes.tolist()),
+                eval_sets=eval_sets,
+                metrics=metrics,
+                callbacks=options.callbacks,
+                init_model=start,
+                checkpoint=None
+                if options.checkpoint is None
+                else Checkpoint(options.checkpoint, options.checkpoint_freq),
+            ),
+            comm,
+        )
+        return replace(result, columns=columns, classes=target.classes)
+
+    def _values(self, options: FitOptions, n_workers: int) -> dict[str, Any]:
+        """The parameters, with those that fit overrides, and the tree_learner for this many workers."""
+        values = self.get_params(deep=False)
+        if not isinstance(options.categorical_feature, str):
+            values["categorical_feature"] = options.categorical_feature
+        if options.early_stopping_rounds is not None:
+            values["early_stopping_rounds"] = options.early_stopping_rounds
+        refuse_serial(values["tree_learner"], n_workers)
+        values["tree_learner"] = learner_for(values["tree_learner"], max(n_workers, values["n_workers"]))
+        return values
+
+    def _params(self, values: dict[str, Any], columns: Columns, n_classes: int) -> Params:
+        """The trainer's parameters."""
+        task = self._task(n_classes)
+        values = self._trained_with(values, n_classes)
+        objective = values.get("objective")
+        return make_params(
+            values,
+            columns.n_features,
+            ensemble=self._ensemble,
+            objective=objective if callable(objective) else task,
+            n_classes=n_classes,
+            monotone_constraints=read_monotone(values["monotone_constraints"], columns, n_classes),
+            interaction_constraints=read_interactions(values["interaction_constraints"], columns),
+            **self._settled,
+        )
+
+    def _metrics(
+        self, options: FitOptions, params: Params, eval_sets: list[EvalSet], n_classes: int
+    ) -> list[Metric | CustomMetric]:
+        metrics = []
+        if eval_sets or options.evaluation.eval_metric:  # an unknown name is an error even with nothing to evaluate
+            metrics = read_metrics(options.evaluation, self._metric_objective or self._task(n_classes))
+        if params.early_stopping_rounds and all(each.name in TRAINING_NAMES for each in eval_sets):
+            raise InvalidDataError(
+                "early_stopping_rounds needs data that is not trained on; pass eval_set=[(X, y)] to fit."
+            )
+        return metrics
+
+    def _task(self, n_classes: int) -> str:
+        """The named objective that defines the meaning of raw scores, even if the user trains with a function."""
+        raise NotImplementedError
+
+    def _trained_with(self, values: dict[str, Any], n_classes: int) -> dict[str, Any]:
+        """The parameters in the trainer's units."""
+        return values
+
+    def _own_metrics(self) -> Any:
+        return getattr(self, "eval_metric", None)  # forests have no such parameter
+
+    @property
+    def _settled(self) -> dict[str, Any]:
+        """Fields of Params that are not parameters of this estimator."""
+        return {}
+
+    def _read_training(
+        self, given: GivenRows, values: dict[str, Any], start: Model | None, names: Any, comm: Communicator
+    ) -> tuple[TrainingRows, Columns, Target]:
+        """This worker's rows as numbers, and what all workers learned about the columns and the target."""
+        from pvtree.reading.training_rows import Target, find_classes, open_rows, read_rows
+
+        opened = open_rows(self._with_queries(given, comm), comm, self._drops_weightless)
+        classes = None
+        if self._target_kind == "class":
+            known = None if start is None or start.classes is None else np.asarray(start.classes)
+            classes = find_classes(opened, known, comm)
+        known_columns = None
+        if start is not None:
+            has_names = inputs.column_names(opened.X) is not None
+            known_columns = replace(start.columns, ordered=start.ordered_categories(), of_named_rows=has_names)
+        columns = inputs.learn_columns(
+            opened.X, values["categorical_feature"], values["max_bin"], comm, names, known_columns
+        )
+        target = Target(self._target_kind, classes)
+        return read_rows(opened, columns, target, "init_model", comm), columns, target
+
+    def _with_queries(self, given: GivenRows, comm: Communicator) -> GivenRows:
+        return given
+
+    def _keep(self, result: TrainResult, callbacks: list[Any]) -> None:
+        """Set all fitted attributes at once, so that a fit which fails leaves the estimator as it was."""
+        columns, classes = result.columns, result.classes
+        assert columns is not None  # _train sets it
+        for callback in callbacks:
+            if hasattr(callback, "finish"):  # worker 0 called it, perhaps in another process
+                callback.finish(result.evals_result)
+        self.model_ = result.model
+        self.evals_result_ = result.evals_result
+        self.best_iteration_ = result.best_iteration
+        self.best_score_ = result.best_score
+        self.timings_ = result.timings
+        self.traffic_ = result.traffic
+        self.votes_ = result.votes
+        self.certificates_ = result.certificates
+        self.n_iter_ = result.model.n_iterations
+        self.n_features_in_ = columns.n_features
+        self._of_named_rows = columns.of_named_rows
+        if classes is not None:
+            self.classes_ = classes
+            self.n_classes_ = len(classes)
+        if columns.names is not None:
+            self.feature_names_in_ = np.asarray(columns.names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
+
+def _check_in_memory(client: Any, *sets: GivenRows) -> None:
+    """If X is in memory, no argument may be a Dask collection."""
+    if client is not None:
+        raise InvalidParameterError(
+            "client is for Dask collections, but X is in memory; leave client out, or pass a Dask array or DataFrame."
+        )
+    for given in sets:
+        for name in ("X", "y", "weight", "group", "qid"):
+            if is_collection(getattr(given, name)):
+                argument = f"{given.prefix}{'sample_weight' if name == 'weight' else name}{given.suffix}"
+                raise InvalidTypeError(
+                    f"{argument} is a Dask collection, but X is in memory; call its compute(), or pass X as a Dask "
+                    "collection too."
+                )
+
+
+def _check_continues(start: Model, ensemble: str, objective: str, n_classes: int) -> None:
+    """Trees can only be added to a model of their own kind: their values are on its scale."""
+    if start.ensemble != ensemble:
+        raise InvalidParameterError(
+            f"init_model is of kind {start.ensemble!r}, but this estimator adds trees to {ensemble!r} only."
+        )
+    n_known = 1 if start.classes is None else len(start.classes)
+    if start.objective != objective or n_known != n_classes:
+        raise InvalidParameterError(
+            f"init_model was trained for {start.objective!r} with {n_known} class(es), this fit is for "
+            f"{objective!r} with {n_classes}; use the same objective and classes for both."
+        )
