@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pvtree.parameters.params import Rule, integer, optional
+from pvtree.parameters.rules import Rule, integer, optional
 
 if TYPE_CHECKING:
     from pvtree.model.model import Model

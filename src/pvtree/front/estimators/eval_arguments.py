@@ -11,7 +11,7 @@ import numpy as np
 from pvtree.comm import Communicator
 from pvtree.comm.agreement import share
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
-from pvtree.parameters.params import integer
+from pvtree.parameters.rules import integer
 
 _NO_METRIC = ("", "none", "null", "custom", "na")  # LightGBM's words for none
 

@@ -24,7 +24,8 @@ from pvtree.front.estimators.eval_arguments import (
 )
 from pvtree.front.estimators.fit_arguments import refuse_unknown
 from pvtree.growing.constraints import read_interactions, read_monotone
-from pvtree.parameters.params import RULES, Rule, integer, learner_for, make_params, positive, refuse_serial
+from pvtree.parameters.params import learner_for, make_params, refuse_serial
+from pvtree.parameters.rules import RULES, Rule, integer, positive
 from pvtree.reading import inputs, targets
 from pvtree.reading.dask_data import is_collection
 from pvtree.training.callbacks import TRAINING_NAMES, checkpoint, log_evaluation

@@ -10,7 +10,8 @@ from pvtree.errors import public
 from pvtree.front.estimators.base import store
 from pvtree.front.estimators.fitting import Fitting
 from pvtree.front.estimators.tasks import Classifier, Regressor
-from pvtree.parameters.params import RULES, SEPARATE_LEARNERS, TREE_LEARNERS, one_of
+from pvtree.parameters.params import SEPARATE_LEARNERS, TREE_LEARNERS
+from pvtree.parameters.rules import RULES, one_of
 
 _FOREST_RULES = RULES | {
     "tree_learner": one_of(

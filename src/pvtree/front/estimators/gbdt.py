@@ -17,7 +17,7 @@ from pvtree.front.estimators.fit_arguments import refuse_unknown
 from pvtree.front.estimators.fitting import Fitting, Request, told
 from pvtree.front.estimators.tasks import Classifier, Regressor, Values
 from pvtree.parameters.aliases import objective_named
-from pvtree.parameters.params import RULES, objective
+from pvtree.parameters.rules import RULES, objective
 from pvtree.reading import inputs, targets
 
 if TYPE_CHECKING:
