@@ -13,8 +13,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from pvtree.model.json_file import write_bytes
-from pvtree.model.model import Model, Tree
+from pvtree.model.model import Model
+from pvtree.model.text_format import write_bytes
+from pvtree.model.tree import Tree
 from pvtree.reading.tables import lightgbm_name
 
 # Bits of decision_type.

@@ -16,7 +16,7 @@ from pvtree.reading.sparse_tables import SparseTable
 from pvtree.reading.tables import Columns, is_sparse
 
 if TYPE_CHECKING:
-    from pvtree.model.model import Tree
+    from pvtree.model.tree import Tree
 
 BLOCK_BYTES = 128 * 1024  # a block of rows stays in the L2 cache of any processor of the last ten years
 MIN_THREAD_WORK = 2**16  # rows x trees below which a second thread costs more than it saves

@@ -12,7 +12,8 @@ from pvtree.errors import InvalidParameterError
 from pvtree.model.tree_text import find_tree, last_left, left_categories, shortened
 
 if TYPE_CHECKING:
-    from pvtree.model.model import Model, Tree
+    from pvtree.model.model import Model
+    from pvtree.model.tree import Tree
 
 # What may be written on nodes, beside their split or value: LightGBM's words.
 INFO = (

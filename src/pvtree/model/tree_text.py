@@ -10,7 +10,8 @@ import numpy as np
 from pvtree.errors import InvalidParameterError, InvalidTypeError
 
 if TYPE_CHECKING:
-    from pvtree.model.model import Model, Tree
+    from pvtree.model.model import Model
+    from pvtree.model.tree import Tree
 
 MAX_SHOWN = 8  # categories of a split
 MAX_INDENT = 40  # levels that are indented: in a tree as deep as it can be, lines would get as long as it has nodes

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -109,7 +108,7 @@ def _n_split_features(max_features: Any, n_features: int) -> int:
     if isinstance(max_features, str):
         root = math.sqrt(n_features) if max_features == "sqrt" else math.log2(n_features)
         return max(1, int(root))
-    if not isinstance(max_features, Integral):
+    if not isinstance(max_features, int | np.integer):
         return max(1, int(max_features * n_features))
     if max_features > n_features:
         raise InvalidParameterError(

@@ -243,8 +243,8 @@ RULES: dict[str, Rule] = {
     "tree_learner": one_of(
         "How workers find splits: 'serial' on one machine, 'voting' by PV-Tree, 'exact_voting' by PV-Tree with a proof "
         "of every split, or one of the paper's baselines. 'auto' is 'serial' on one worker and 'exact_voting' on "
-        "several, which give the same model; with 'svore' and 'yu' each worker grows a tree of its own, and the best or "
-        "the mean of these trees is added.",
+        "several, which give the same model; with 'svore' and 'yu' each worker grows a tree of its own, and the best "
+        "or the mean of these trees is added.",
         *TREE_LEARNERS,
         *SEPARATE_LEARNERS,
     ),

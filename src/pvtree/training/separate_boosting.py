@@ -13,7 +13,7 @@ from pvtree.binning.shard import Part, Shard
 from pvtree.comm import Communicator
 from pvtree.comm.worker import Worker
 from pvtree.errors import CommunicationError
-from pvtree.model.model import Tree
+from pvtree.model.tree import Tree
 from pvtree.parameters.params import Params
 from pvtree.training.boosting import Booster
 from pvtree.training.tree_bytes import BinnedTree, from_bytes, to_bytes

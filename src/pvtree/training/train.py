@@ -28,7 +28,8 @@ from pvtree.find_split import Votes
 from pvtree.find_split.certificates import Certificate
 from pvtree.growing.tree_maker import TreeMaker
 from pvtree.kernels.team import Team
-from pvtree.model.model import Model, Tree
+from pvtree.model.model import Model
+from pvtree.model.tree import Tree
 from pvtree.objectives.metrics import CustomMetric, Metric
 from pvtree.parameters.params import Params
 from pvtree.reading.row_ids import RowIds
