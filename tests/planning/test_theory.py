@@ -137,7 +137,7 @@ def test_p_from_ballots() -> None:
         (lambda: theory.best_splits(np.zeros((2, 1)), [0, 1], "gini"), "criterion must be"),
         (lambda: theory.simulate_alpha(np.zeros((2, 1)), [0, 1], 0, 1), "n_rows and n_draws"),
         (lambda: theory.estimate_p([], 4), "no split that workers voted about"),
-        (lambda: theory.estimate_p(Votes(2, 0, 0, 8), 3), "of more workers"),
+        (lambda: theory.estimate_p(Votes(2, 0, 0, 8), 3), "those of more workers"),
         (lambda: theory.estimate_p(Votes(2, 0, 0, 8), 4, confidence=1.0), "confidence must lie"),
     ],
 )

@@ -123,7 +123,8 @@ def _payload(text: str) -> dict[str, Any]:
         refuse("the version is not a number")
     if version > VERSION:
         refuse(f"its version {version} is newer than {VERSION}, the newest that this pvtree reads", "upgrade pvtree")
-    payload = _record(document, {"format": str, "version": int, "sha256": str, "payload": dict})["payload"]
+    _record(document, {"format": str, "version": int, "sha256": str, "payload": dict})
+    payload: dict[str, Any] = document["payload"]
     try:
         body = _canonical(payload)
     except (ValueError, RecursionError):  # 1e999 reads as infinity
