@@ -339,8 +339,7 @@ def estimate_p(votes: Votes | Iterable[Votes], n_workers: int, confidence: float
 
     It is the share of all ballots, with Wilson's interval as if ballots were independent. Plain voting sees only
     winners that were elected. If a better attribute was passed over, the ballots that missed it are not counted, so the
-    estimate tends to be too high. With tree_learner="exact_voting" the winner is known to be the best, so there is no
-    such bias.
+    estimate tends to be too high. With tree_learner="exact_voting" the winner is the best, so there is no such bias.
 
     Parameters
     ----------
