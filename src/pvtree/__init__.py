@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     )
     from pvtree.front.functional import Booster, CVBooster, Dataset, cv, train
     from pvtree.front.plotting import create_tree_digraph, plot_importance, plot_metric, plot_traffic, plot_tree
-    from pvtree.model.model import Model, Tree
+    from pvtree.model.model import Model
+    from pvtree.model.tree import Tree
     from pvtree.planning.plan import plan
     from pvtree.reading.files import read_file
     from pvtree.training.callbacks import checkpoint, early_stopping, log_evaluation, record_evaluation, reset_parameter

@@ -1,16 +1,16 @@
-"""The error tree. Every error is one sentence: what is wrong, what is allowed, what to do.
+"""The error tree. Every message says what is wrong, what is allowed and what to do.
 
 ::
 
     PvtreeError
     ├── InvalidParameterError   (ValueError)    a parameter's name or value
     ├── InvalidDataError        (ValueError)    X, y, weights, groups
-    ├── InvalidTypeError        (TypeError)     a parameter or data of the wrong kind
-    ├── ModelFileError          (ValueError)    a model file that cannot be trusted
+    ├── InvalidTypeError        (TypeError)     a parameter or data of the wrong type
+    ├── ModelFileError          (ValueError)    a model file that cannot be read, used or written
     ├── OutputFileError         (OSError)       a file of results that cannot be written
     ├── MissingDependencyError  (ImportError)   an optional package that is not installed
-    └── CommunicationError      (RuntimeError)  workers could not go on together
-        ├── WorkerTimeoutError  (TimeoutError)  a worker did not come in time
+    └── CommunicationError      (RuntimeError)  workers could not continue together
+        ├── WorkerTimeoutError  (TimeoutError)  a worker did not arrive in time
         ├── PeerFailedError                     another worker has failed
         └── DivergedError                       workers decided differently
 """
@@ -35,7 +35,7 @@ __all__ = [
 
 
 def public(thing: Public) -> Public:
-    """Names ``pvtree`` as the home of a class or function, so that pickles and tracebacks do not name its file."""
+    """Make ``pvtree`` the module of a class or function, so that pickles and tracebacks do not depend on its file."""
     thing.__module__ = "pvtree"
     return thing
 
@@ -52,44 +52,44 @@ class InvalidParameterError(PvtreeError, ValueError):
 
 @public
 class InvalidDataError(PvtreeError, ValueError):
-    """X, y, weights or groups cannot be trained on or predicted for."""
+    """X, y, weights or groups cannot be used for training or prediction."""
 
 
 @public
 class InvalidTypeError(PvtreeError, TypeError):
-    """A parameter or some data is of a kind that cannot be used."""
+    """A parameter or data has a type that cannot be used."""
 
 
 @public
 class ModelFileError(PvtreeError, ValueError):
-    """A model file is truncated, altered, of another version, or no model at all."""
+    """A model file is truncated, altered, of a newer version or not a model, or it cannot be read or written."""
 
 
 @public
 class OutputFileError(PvtreeError, OSError):
-    """A file of results cannot be written; there is none, or the one that was there before."""
+    """A file of results cannot be written. An existing file at the same path is left unchanged."""
 
 
 @public
 class MissingDependencyError(PvtreeError, ImportError):
-    """An optional package is needed; the message gives the pip command."""
+    """An optional package is not installed; the message gives the pip command."""
 
 
 @public
 class CommunicationError(PvtreeError, RuntimeError):
-    """Workers could not go on together."""
+    """Workers could not continue together."""
 
 
 @public
 class WorkerTimeoutError(CommunicationError, TimeoutError):
-    """A worker did not come to a collective in time; the message names it."""
+    """A worker did not arrive at a collective in time; the message names the worker."""
 
 
 @public
 class PeerFailedError(CommunicationError):
-    """Another worker has failed, so this one stops too; the cause is what the other one raised."""
+    """Another worker has failed, so this one stops too. The cause is the other worker's exception."""
 
 
 @public
 class DivergedError(CommunicationError):
-    """Workers decided differently where all must decide the same."""
+    """Workers made different decisions where all must make the same one."""

@@ -7,7 +7,7 @@ import pytest
 
 from pvtree.as_xgboost import DEFAULTS
 from pvtree.parameters.aliases import ANYWAY, CONVERSIONS, OBJECTIVE_WORDS, SYNONYMS, synonym
-from pvtree.parameters.params import RULES
+from pvtree.parameters.rules import RULES
 from pvtree.training.callbacks import CHANGEABLE
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "migration.md").read_text()

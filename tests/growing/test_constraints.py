@@ -19,7 +19,8 @@ import pvtree
 from pvtree.front.cli.columns import ColumnSets, Signs
 from pvtree.growing.constraints import Constraints, read_interactions, read_monotone
 from pvtree.kernels.growing import constraints as kernels
-from pvtree.parameters.params import RULES, Params
+from pvtree.parameters.params import Params
+from pvtree.parameters.rules import RULES
 from pvtree.reading.tables import Columns
 from pvtree.training.fingerprint import PARTS, _deciding, differences
 

@@ -208,7 +208,7 @@ def test_a_failed_export_leaves_the_file_as_it_was(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(ModelFileError, match=r"Cannot write .*model\.txt.*No space left.*; choose a folder"):
+    with pytest.raises(ModelFileError, match=r"Cannot write .*model\.txt.*No space left.*; use a folder"):
         random_model(0, [5]).export_lightgbm(path)
     assert path.read_text() == "before"
     assert os.listdir(tmp_path) == ["model.txt"]

@@ -173,10 +173,10 @@ def altered(model=None, **fields):
 
 @pytest.mark.parametrize("classes", [[], [0], [0, 1, 2]])
 def test_classes_fit_the_outputs(classes):
-    assert "the classes do not fit the outputs" in refusal(altered(objective="binary", classes=classes))
+    assert "the classes do not match the outputs" in refusal(altered(objective="binary", classes=classes))
     assert Model.from_json(altered(objective="binary", classes=["a", "b"])).classes == ("a", "b")
     forest = random_model(1, [2], 4, "forest")
-    assert "the classes do not fit the outputs" in refusal(altered(forest, classes=classes))
+    assert "the classes do not match the outputs" in refusal(altered(forest, classes=classes))
 
 
 def test_features_without_names_are_not_endless():

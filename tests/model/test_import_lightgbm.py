@@ -79,7 +79,7 @@ def test_lightgbm_s_own_models_predict_the_same(name, tmp_path):
 
 def test_zero_as_missing_is_read_where_zeros_stay_with_their_neighbours(tmp_path):
     its = train(SCORE, data={"categorical_feature": []}, objective="regression", zero_as_missing=True)
-    with pytest.raises(ModelFileError, match=r"sends zeros apart .*; train with zero_as_missing=false\.$"):
+    with pytest.raises(ModelFileError, match=r"separates zeros .*; train with zero_as_missing=false\.$"):
         read(its.model_to_string(), tmp_path)
     # No zeros here, and missing ones left of all: with thresholds above 0 that is where 0 belongs.
     rows = np.abs(np.nan_to_num(X)) + 1
@@ -241,5 +241,5 @@ def test_a_file_that_is_not_there_or_no_text(tmp_path):
     with pytest.raises(ModelFileError, match=r"cannot be read \(No such file or directory\); check the path\.$"):
         Model.from_lightgbm(tmp_path / "nothing.txt")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ModelFileError, match=r"it is no text\); give a file"):
+    with pytest.raises(ModelFileError, match=r"it is not text\); give a file"):
         Model.from_lightgbm(tmp_path / "binary")

@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pvtree.errors import InvalidParameterError, InvalidTypeError, ModelFileError
-from pvtree.model.model import TREE_DTYPES, Model, Tree
+from pvtree.model.model import Model
+from pvtree.model.tree import TREE_DTYPES, Tree
 from random_trees import N_FEATURES, random_model, random_rows
 
 LABELS = ("a", "NaN", "", "ü", 0, -3, 2**80, 1.0, -0.0, 5e-324, math.inf, -math.inf, True, False)
@@ -165,7 +166,7 @@ def test_what_is_no_model_is_refused(raw, tmp_path):
 
 @pytest.mark.parametrize("text", [None, b"{}", 3])
 def test_only_text_is_parsed(text):
-    assert "no text" in refusal(text)
+    assert "not text" in refusal(text)
 
 
 def test_other_versions_are_named():
@@ -173,13 +174,13 @@ def test_other_versions_are_named():
     newer = refusal(sealed({**document, "version": 2, "payload": {"new": 1}}))
     assert "version 2 is newer" in newer and newer.endswith("upgrade pvtree.")
     for version in ("1", 0, -1, 1.0, None, True, [1]):
-        assert "version is no number" in refusal(sealed({**document, "version": version}))
+        assert "version is not a number" in refusal(sealed({**document, "version": version}))
 
 
 def test_reformatted_files_still_load_but_doubled_keys_do_not():
     assert Model.from_json(json.dumps(json.loads(_TEXT), indent=2)) == rich_model()
     assert "repeated" in refusal(_TEXT.replace('"version":1', '"version":1,"version":1'))
-    assert "NaN is no JSON" in refusal(_TEXT.replace('"version":1', '"version":NaN'))
+    assert "NaN is not JSON" in refusal(_TEXT.replace('"version":1', '"version":NaN'))
 
 
 def test_an_altered_number_breaks_the_checksum():
@@ -212,9 +213,9 @@ MISSING = object()
         ("classes", [{"float": "1"}], "label"),
         ("classes", [{"float": []}], "label"),
         ("categories", {}, "categories"),
-        ("categories", [[6, []]], "not there"),
-        ("categories", [[-1, []]], "not there"),
-        ("categories", [[1, []], [1, []]], "not there"),
+        ("categories", [[6, []]], "does not exist"),
+        ("categories", [[-1, []]], "does not exist"),
+        ("categories", [[1, []], [1, []]], "does not exist"),
         ("categories", [[1]], "malformed"),
         ("trees", {}, "trees"),
         ("trees", [[]], "fields"),
@@ -257,7 +258,7 @@ def at(place: int, value: object):
         ("feature", lambda v: [], "length or type"),
         ("feature", lambda v: "x", "wrong type"),
         ("threshold", at(0, "NaN"), "not a number"),
-        ("threshold", at(0, "inf"), "no number"),
+        ("threshold", at(0, "inf"), "not a number"),
         ("threshold", at(0, 1), "length or type"),
         ("threshold", at(0, None), "length or type"),
         ("threshold", at(0, [1.0]), "length or type"),
@@ -299,7 +300,7 @@ def test_saving_replaces_the_file_or_leaves_it(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(ModelFileError, match=r"model\.json' \(No space left on device\); choose"):
+    with pytest.raises(ModelFileError, match=r"model\.json' \(No space left on device\); use a folder"):
         random_model(2, [3]).save(path)
     assert path.read_bytes() == before and os.listdir(tmp_path) == ["model.json"]
     monkeypatch.undo()

@@ -15,11 +15,15 @@ from naive_kernels import find_leaf_naive
 from pvtree.errors import InvalidDataError, InvalidParameterError
 from pvtree.kernels.team import Team
 from pvtree.model import Model, Tree, predictor
-from pvtree.model.predictor import add_tree
 from random_trees import N_FEATURES, random_model, random_rows, random_tree
 
 # 63 splits are 64 exits, all that fit into a bit set; more are walked below them.
 SIZES = st.lists(st.sampled_from([0, 1, 2, 5, 30, 62, 63, 64, 65, 150]), min_size=1, max_size=5)
+
+
+def add_tree(tree: Tree, X: np.ndarray, scores: np.ndarray, team: Team) -> None:
+    """Add one tree's outputs to OUT scores, (n,) or (n_values, n)."""
+    predictor.Predictor((tree,)).add_outputs(X, scores.reshape(-1, X.shape[0]), 0, 1, team)
 
 
 def leaves_naive(model: Model, X: np.ndarray) -> np.ndarray:

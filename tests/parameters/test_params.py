@@ -4,8 +4,9 @@ from sklearn.base import clone
 
 import pvtree
 from pvtree.errors import InvalidParameterError, InvalidTypeError
-from pvtree.parameters.aliases import check_names
-from pvtree.parameters.params import RULES, Params, make_params, n_threads
+from pvtree.parameters.aliases import right_names
+from pvtree.parameters.params import Params, make_params, n_threads
+from pvtree.parameters.rules import RULES
 
 ALL = [
     pvtree.GBDTClassifier,
@@ -113,7 +114,15 @@ def test_every_parameter_has_a_rule_that_accepts_its_default(estimator):
 @pytest.mark.parametrize("estimator", ALL)
 def test_help_lists_every_parameter(estimator):
     for name, value in estimator().get_params().items():
-        assert f"\n{name} : {estimator._rules[name].allowed}, default={value!r}\n" in estimator.__doc__
+        rule = estimator._rules[name]
+        assert rule.type_name
+        assert f"\n{name} : {rule.type_name}, default={value!r}\n    " in estimator.__doc__
+
+
+def test_help_tells_the_type_the_meaning_and_the_range():
+    text = "n_estimators : int, default=100\n    The number of boosting iterations, or of trees in a forest. Must be an"
+    assert f"\n{text} integer of at least 1.\n" in pvtree.GBDTRegressor.__doc__
+    assert "\nimportance_type : {'split', 'gain'}, default='split'\n" in pvtree.GBDTRegressor.__doc__
 
 
 @pytest.mark.parametrize(
@@ -147,7 +156,7 @@ def test_synonyms_are_renamed(alias, right):
         assert made.get_params()[right] == 3 * twice
         assert clone(made).get_params() == made.get_params()
         assert alias not in repr(made)
-    both = f"^{right} and {alias} are two names of one parameter of GBDTClassifier; give one of them.$"
+    both = f"^{right} and {alias} are two names for one parameter of GBDTClassifier; give one of them.$"
     with pytest.raises(InvalidParameterError, match=both):
         pvtree.GBDTClassifier(**{right: 3, alias: 3})
 
@@ -159,7 +168,7 @@ def test_what_only_resembles_a_parameter_is_refused():
         pvtree.GBDTRegressor(bagging_seed=1)
     assert pvtree.DecisionTreeClassifier(colsample_bynode=0.5).max_features == 0.5
     with pytest.raises(InvalidParameterError, match="its parameters are criterion"):
-        check_names(["zzz"], ["criterion"], "Tree")
+        right_names({"zzz": 1}, ["criterion"], "Tree")
 
 
 def test_what_is_done_anyway_may_be_asked_for():
@@ -167,7 +176,7 @@ def test_what_is_done_anyway_may_be_asked_for():
     assert made.get_params() == pvtree.GBDTClassifier().get_params()
     with pytest.raises(
         InvalidParameterError,
-        match=r"^boosting_type='dart' is not done by GBDTClassifier; leave it out, or give 'gbdt' or 'gbrt'\.$",
+        match=r"^boosting_type='dart' is not supported by GBDTClassifier; leave it out, or give 'gbdt' or 'gbrt'\.$",
     ):
         pvtree.GBDTClassifier(boosting_type="dart")
 

@@ -17,7 +17,7 @@ from pvtree.errors import (
     public,
 )
 from pvtree.model.tree_graph import MAX_CATEGORIES, Drawn, draw, to_dot
-from pvtree.parameters.params import integer
+from pvtree.parameters.rules import integer
 
 if TYPE_CHECKING:
     from pvtree.model.model import Model

@@ -20,7 +20,7 @@ from pvtree.kernels.constants import ENTROPY, GRADIENT, N_BINS
 from pvtree.kernels.growing.constraints import keep_in_order
 from pvtree.kernels.growing.quantize import largest_magnitude, pack_classes, pack_gradients
 from pvtree.kernels.growing.route import add_leaf_values, add_routed_values, sum_by_run, sum_upwards
-from pvtree.model.model import Tree
+from pvtree.model.tree import Tree
 from pvtree.parameters.params import Params
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Files that are never half written."""
+"""Files that are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ TOKEN_BYTES = 8  # in the names of temporary files
 
 
 def write_at_once(path: str, data: bytes, suffix: str = ".tmp") -> None:
-    """Replace the file at ``path`` by one that holds ``data``; see ``replacing``."""
+    """Replace the file at ``path`` with one that holds ``data``; see ``replacing``."""
     with replacing(path, suffix) as file:
         file.write(data)
 
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str], suffix: str = ".tmp") -> Iterator[BinaryIO]:
-    """A file to write to, which replaces the one at ``path`` in one step when all is written.
+    """Give a file to write to, which replaces the one at ``path`` in one step at the end.
 
-    It keeps the permissions of the one that it replaces. A crash leaves the old file or the new one, and at most a
-    temporary one beside it that ends with ``suffix``, whose name nobody can guess; any error leaves the old file alone.
-    The data is on the disk before the name points to it, and the name before this returns.
-    Pipes and devices, which cannot be replaced, are written to as they are.
+    The new file keeps the permissions of the old one. A crash leaves either the old file or the new one, and at most a
+    temporary file beside it, which ends with ``suffix`` and has a name that nobody can guess. An error leaves the old
+    file alone. The data is on disk before the name points to it, and the name is on disk before this returns.
+    Pipes and devices cannot be replaced, so they are written to directly.
     """
     target = os.path.realpath(os.fspath(path))
     if is_pipe_or_device(target):
@@ -37,7 +37,7 @@ def replacing(path: str | os.PathLike[str], suffix: str = ".tmp") -> Iterator[Bi
         return
     temporary = f"{target}.{secrets.token_hex(TOKEN_BYTES)}{suffix}"
     try:
-        with open(temporary, "xb", opener=partial(_create_like, _found(target))) as file:  # x: only if it is not there
+        with open(temporary, "xb", opener=partial(_create_like, _found(target))) as file:  # x: fails if it exists
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -46,11 +46,11 @@ def replacing(path: str | os.PathLike[str], suffix: str = ".tmp") -> Iterator[Bi
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
-    _make_name_last(os.path.dirname(target))
+    _sync_folder(os.path.dirname(target))
 
 
 def leftovers(path: str, suffix: str) -> list[str]:
-    """The temporary files of this suffix that crashes have left beside ``path``."""
+    """The temporary files with this suffix that crashes have left beside ``path``."""
     folder, name = os.path.split(os.path.realpath(path))
     pattern = re.compile(rf"{re.escape(name)}\.[0-9a-f]{{{2 * TOKEN_BYTES}}}{re.escape(suffix)}")
     with os.scandir(folder) as entries:
@@ -65,34 +65,34 @@ def _found(path: str) -> os.stat_result | None:
 
 
 def _create_like(replaced: os.stat_result | None, name: str, flags: int) -> int:
-    """A handle of a new file, with the permissions and the owner of the one that it will replace, or by umask."""
+    """Create a file with the permissions and the owner of the one it will replace, or by umask if there is none."""
     mode = 0o666 if replaced is None else stat.S_IMODE(replaced.st_mode) & 0o777
-    # At no time may anybody open it who may not in the end.
+    # Created with the final mode: at no time may anybody open it who may not open it in the end.
     handle = os.open(name, flags | getattr(os, "O_NOFOLLOW", 0), mode)
     if replaced is not None and hasattr(os, "fchmod"):
-        with contextlib.suppress(OSError):  # only root may give files away
+        with contextlib.suppress(OSError):  # only root may change the owner
             os.fchown(handle, replaced.st_uid, replaced.st_gid)
         with contextlib.suppress(OSError):  # file systems without permissions
-            os.fchmod(handle, mode)  # what umask took away
+            os.fchmod(handle, mode)  # restores what umask took away
     return handle
 
 
 def is_pipe_or_device(path: str) -> bool:
     try:
         mode = os.stat(path).st_mode
-    except OSError:  # not there yet, or not to be reached: writing will tell
+    except OSError:  # absent or unreachable: writing will tell
         return False
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
-def _make_name_last(folder: str) -> None:
+def _sync_folder(folder: str) -> None:
     if os.name == "nt":  # Windows cannot open folders
         return
     opened = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(opened)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # some network file systems cannot do this either
+        if error.errno != errno.EINVAL:  # some network file systems cannot sync folders either
             raise
     finally:
         os.close(opened)

@@ -1,4 +1,4 @@
-"""What each feature adds to a prediction: a model's trees prepared for SHAP values, and run over blocks of rows."""
+"""SHAP values: what each feature adds to a prediction. Trees are prepared once, then run over blocks of rows."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from pvtree.model.model import Model
 
 BLOCK_ROWS = 64  # a tree's nodes stay in the cache while this many rows go down it
-BLOCK_CELLS = 2**21  # values of a block of rows, fewer of which are taken where each has very many
-BLOCK_STEPS = 2**24  # nodes x points x rows of one call of the kernel: less than a tenth of a second
-MOST_POINTS = 64  # that are summed up in one pass over a tree, whose scratch is so many numbers a node
+BLOCK_CELLS = 2**21  # values in a block; wide rows make blocks of fewer rows
+BLOCK_STEPS = 2**24  # nodes x points x rows per kernel call, which then takes less than a tenth of a second
+MOST_POINTS = 64  # points summed in one pass over a tree; the scratch holds this many numbers per node
 MIN_THREAD_ROWS = 16
 
-# A block's values: its rows, and float64 (rows, n_outputs, used columns).
+# Takes a block's rows and its values, float64 (rows, n_outputs, used columns).
 Put = Callable[[slice, np.ndarray], None]
 
 
 def contributions(model: Model, X: Rows, first: int, end: int, n_threads: int, base: np.ndarray) -> Any:
-    """``Model.predict_contrib`` with trees first..end on initial scores ``base``; X has the model's columns."""
+    """``Model.predict_contrib`` of trees first..end on top of the scores ``base``; X has the model's columns."""
     n_averaged = max(1, (end - first) // model.trees_per_iteration) if model.ensemble == "forest" else 1
     prepared = model._explainer if end > first else None
     expected = base if prepared is None else prepared.expected(first, end) / n_averaged + base
@@ -55,7 +55,7 @@ def contributions(model: Model, X: Rows, first: int, end: int, n_threads: int, b
 
 
 def _sparse(X: SparseRows, columns: np.ndarray, expected: np.ndarray, width: int, run: Callable[[Put], None]) -> Any:
-    """Sparse rows of the kind that X was made of, one matrix for each output; only used columns are ever dense."""
+    """Sparse matrices of X's own kind, one per output. Only columns that the trees use are ever dense."""
     stored_columns = np.append(columns, width - 1)
     parts: list[dict[int, tuple[np.ndarray, ...]]] = [{} for _ in expected]  # by output and first row
 
@@ -78,9 +78,9 @@ def _sparse(X: SparseRows, columns: np.ndarray, expected: np.ndarray, width: int
 
 
 class Explainer:
-    """The trees of a model one after the other, with what is the same for all rows.
+    """A model's trees stacked into arrays, with everything that is the same for all rows.
 
-    Columns that no split reads are left out: ``columns`` are those that stay, and trees name them by their place.
+    Columns that no split reads are left out. ``columns`` lists the others, and trees refer to positions in this list.
     """
 
     def __init__(self, model: Model) -> None:
@@ -111,7 +111,7 @@ class Explainer:
         n_different = [
             kernels.trace_paths(start, stop, slot, left_child, count, *paths) for start, stop in pairwise(roots)
         ]
-        # The mean over the training rows, by their shares on the way: with it, all values sum up to the score.
+        # Each tree's mean output over the training rows. Adding it makes all values sum to the raw score.
         self._expected = np.add.reduceat(np.where(slot < 0, value * reach, 0.0), roots[:-1], axis=1)
         self.points = [list(_pieces(quadrature(most))) for most in n_different]
         self.most_nodes, n_points = int(sizes.max()), max(its[0].shape[1] for its in self.points)
@@ -124,7 +124,7 @@ class Explainer:
         )  # fmt: skip
 
     def expected(self, first: int, end: int) -> np.ndarray:
-        """float64 (n_outputs,): the sum over trees first..end of what each returns for a training row in the mean."""
+        """float64 (n_outputs,): the sum of the mean outputs of trees first..end over the training rows."""
         sums = np.zeros(self.n_outputs)
         for tree in range(first, end):
             at = tree % self.n_outputs
@@ -134,7 +134,7 @@ class Explainer:
     def run(
         self, start: int, stop: int, X: Rows, first: int, end: int, n_averaged: int, team: Team, put: Put
     ) -> None:  # fmt: skip
-        """Put the SHAP values of rows start..stop."""
+        """Compute the SHAP values of rows start..stop and hand each block of them to ``put``."""
         scratch, known = np.empty(self._scratch_shape), np.ones(self.most_nodes)
         slots = X.slots(self.columns) if isinstance(X, SparseRows) else self.columns
         for at in range(start, stop, self.block_rows):
@@ -157,12 +157,13 @@ _RULES: dict[int, np.ndarray] = {}
 
 
 def quadrature(n_features: int) -> np.ndarray:
-    """(2, n): points and weights that integrate from 0 to 1 what kernels/contributions.py says, to the last digit.
+    """(2, n): points and weights that integrate the polynomial of kernels/predict/contributions.py over [0, 1].
 
     Gauss's rule with d / 2 points is exact for every polynomial of degree d - 1. Ours is a product of d factors that
-    are not negative from 0 to 1, and 5 sqrt(d) points are enough for it: on the ellipse around 0 and 1 whose axes add
-    up to exp(s), it is at most cosh(s)**d <= exp(d s s / 2) times its maximum from 0 to 1. So the rule's error is about
-    exp(d s s / 2 - 2 n s) of that maximum, exp(-50) for s = 2 n / d, and the integral is at least 1 / (d + 1) of it.
+    are not negative on [0, 1], so 5 sqrt(d) points suffice. On the ellipse with foci 0 and 1 whose semi-axes sum to
+    exp(s) / 2, the polynomial is at most cosh(s)**d <= exp(d s s / 2) times its maximum on [0, 1]. So the rule's error
+    is about exp(d s s / 2 - 2 n s) of that maximum, which is exp(-50) for s = 2 n / d. The integral is at least
+    1 / (d + 1) of the maximum.
     """
     from scipy.special import roots_legendre
 

@@ -1,6 +1,6 @@
-"""Models out: LightGBM's text model, which lightgbm, treelite, lleaves, SHAP and ONNX converters read.
+"""Writes LightGBM's text model, which lightgbm, treelite, lleaves, SHAP and ONNX converters read.
 
-Every split, missing value and sum of the file means to LightGBM what it means here; docs/export.md has the details.
+Every split, missing value and sum in the file has the same meaning there as here; docs/export.md has the details.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from pvtree.model.json_file import write_bytes
-from pvtree.model.model import Model, Tree
+from pvtree.model.model import Model
+from pvtree.model.text_format import write_bytes
+from pvtree.model.tree import Tree
 from pvtree.reading.tables import lightgbm_name
 
 # Bits of decision_type.
 CATEGORICAL, DEFAULT_LEFT, MISSING_NAN = 1, 2, 8
-WORD_BITS = 32  # of a set of categories in the file
+WORD_BITS = 32  # bits of a word of a set of categories in the file
 INT_MAX = 2**31 - 1  # LightGBM keeps counts in 32 bits
 _ALL_BINS = np.full(4, 2**64 - 1, np.uint64)
 
-# What LightGBM makes of raw scores. With others, "custom", it leaves them as they are: their meaning is not known, or,
-# for classification forests, they are probabilities already.
+# How LightGBM transforms raw scores. All others become "custom", which leaves them raw: their meaning is unknown, or,
+# in classification forests, they are probabilities already.
 OBJECTIVES = {
     "regression": "regression",
     "binary": "binary sigmoid:1",
@@ -39,7 +40,7 @@ def write(model: Model, path: str | os.PathLike[str], average_output: bool = Tru
 
 
 def dump(model: Model, average_output: bool = True) -> str:
-    """The whole text; without ``average_output`` a forest is a sum of values that were divided before."""
+    """The whole text; without ``average_output`` a forest is written as a sum of divided values."""
     compared = model.ordered_categories()
     plain = ((_missing_left(tree, compared), value) for tree, value in _plain(model, divided=not average_output))
     bins = _category_bins(model)
@@ -70,10 +71,11 @@ def dump(model: Model, average_output: bool = True) -> str:
 
 
 def _plain(model: Model, divided: bool) -> Iterator[tuple[Tree, np.ndarray]]:
-    """Trees with one value a node, in LightGBM's order: for each iteration one tree of each output.
+    """Trees with one value per node, in LightGBM's order: in each iteration, one tree per output.
 
-    LightGBM starts at 0, so the initial score goes into values. In boosting it is added to each output's first tree: as
-    the first addition that prediction makes here, it gives the same bits. A forest is a mean, so all its trees get it.
+    LightGBM starts at 0, so the initial score goes into the values. In boosting it is added to the first tree of each
+    output. Prediction here makes the same addition first, so the bits are the same. A forest is a mean, so the score is
+    added to all its trees.
     """
     if model.ensemble == "forest":
         for number, tree in enumerate(model.trees or (_leaf(model.n_outputs),)):
@@ -88,7 +90,7 @@ def _plain(model: Model, divided: bool) -> Iterator[tuple[Tree, np.ndarray]]:
 
 
 def _missing_left(tree: Tree, compared: frozenset[int]) -> Tree:
-    """A missing category is bin 0 here, which is left of every threshold, and no number in LightGBM."""
+    """Send missing categories left: they are bin 0 here, below every threshold, and NaN in LightGBM."""
     if not compared:
         return tree
     goes_left = (tree.cat_set < 0) & np.isin(tree.feature, list(compared))
@@ -96,7 +98,7 @@ def _missing_left(tree: Tree, compared: frozenset[int]) -> Tree:
 
 
 def _leaf(n_values: int) -> Tree:
-    """What stands for no trees at all: LightGBM wants at least one."""
+    """A tree that adds nothing, for a model without trees: LightGBM requires at least one."""
     none: dict[str, np.ndarray] = {
         name: np.zeros(1) for name in ("threshold", "left_child", "default_left", "gain", "count", "weight")
     }
@@ -105,10 +107,10 @@ def _leaf(n_values: int) -> Tree:
 
 
 def _category_bins(model: Model) -> dict[int, np.ndarray]:
-    """By feature, uint64 (4,): the bins that a column can have; of arrays all, since nobody knows what they hold.
+    """By feature, uint64 (4,): the bins that a column of a DataFrame can have, which are those of its labels.
 
-    A DataFrame's columns have the bins of their labels only: sets that named others would make readers believe that the
-    file's labels are not all.
+    Sets with other bins would make readers believe that labels are missing in the file. Columns of arrays are left out:
+    they may hold any bin.
     """
     if model.feature_names is None:
         return {}
@@ -119,7 +121,7 @@ def _category_bins(model: Model) -> dict[int, np.ndarray]:
 
 
 def _tree_text(tree: Tree, value: np.ndarray, bins: Mapping[int, np.ndarray]) -> str:
-    """One tree. Leaves are numbered in level order, as by ``Model.predict_leaf``; so are the splits."""
+    """The text of one tree. Leaves are numbered in level order, as in ``Model.predict_leaf``, and so are splits."""
     is_leaf = tree.feature < 0
     inner, leaves = np.flatnonzero(~is_leaf), np.flatnonzero(is_leaf)
     # LightGBM's number of a node: splits from 0 up, leaves from -1 down.
@@ -127,7 +129,7 @@ def _tree_text(tree: Tree, value: np.ndarray, bins: Mapping[int, np.ndarray]) ->
     left = tree.left_child[inner].astype(np.int64)
     is_categorical = tree.cat_set[inner] >= 0
     sets = tree.cat_sets[tree.cat_set[inner[is_categorical]]]  # (n_cat, 4)
-    # A missing or unseen category always goes right in LightGBM. Where it goes left here, the children change places.
+    # In LightGBM a missing or unseen category always goes right. Where it goes left here, the children swap places.
     swaps = np.zeros(inner.size, bool)
     swaps[is_categorical] = sets[:, 0] & np.uint64(1) == 1
     can_be = [bins.get(feature, _ALL_BINS) for feature in tree.feature[inner[is_categorical]].tolist()]
@@ -162,23 +164,23 @@ def _tree_text(tree: Tree, value: np.ndarray, bins: Mapping[int, np.ndarray]) ->
 
 
 def _counts(count: np.ndarray) -> np.ndarray:
-    """Counts that fit into 32 bits; SHAP values need their ratios only."""
+    """Counts scaled to fit into 32 bits; SHAP values need only their ratios."""
     shift = max(0, int(count.max()).bit_length() - INT_MAX.bit_length())
     return np.where(count > 0, np.maximum(count >> shift, 1), 0)
 
 
 def _join(values: Iterable[float]) -> str:
-    """Shortest decimals that read back as the same bits."""
+    """The shortest decimals that read back to the same bits."""
     return " ".join(map(repr, values))
 
 
 def lightgbm_names(model: Model) -> list[str]:
-    """The features' names as LightGBM can hold them, all different."""
+    """The features' names without characters that LightGBM forbids, all distinct."""
     if model.feature_names is None:
         return model.column_names()
     names: list[str] = []
     used: set[str] = set()
-    numbers: Counter[str] = Counter()  # where to go on with equal names: trying all numbers again takes far too long
+    numbers: Counter[str] = Counter()  # the last number tried per name: restarting at 1 would take quadratic time
     for feature, given in enumerate(model.feature_names):
         name = plain = lightgbm_name(given) or f"Column_{feature}"
         while name in used:
@@ -190,7 +192,7 @@ def lightgbm_names(model: Model) -> list[str]:
 
 
 def _feature_infos(model: Model) -> list[str]:
-    """Categories by their codes; of numbers the range of thresholds, since a model does not know that of its data."""
+    """Codes for categories; for numbers the range of thresholds, since a model does not know the range of its data."""
     infos = ["none"] * model.n_features
     lowest, highest = np.full(model.n_features, np.inf), np.full(model.n_features, -np.inf)
     compared = model.ordered_categories()
@@ -200,13 +202,13 @@ def _feature_infos(model: Model) -> list[str]:
         np.minimum.at(lowest, tree.feature[is_numeric], tree.threshold[is_numeric])
         np.maximum.at(highest, tree.feature[is_numeric], tree.threshold[is_numeric])
         for feature in tree.feature[tree.cat_set >= 0].tolist():
-            codes.setdefault(feature, 255)  # no labels: a model that was put together by hand
+            codes.setdefault(feature, 255)  # no labels: a hand-made model
         for feature in tree.feature[(tree.feature >= 0) & (tree.cat_set < 0)].tolist():
-            infos[feature] = "[0:0]"  # splits off missing values, or infinities
+            infos[feature] = "[0:0]"  # splits off missing values or infinities
     for feature in np.flatnonzero(lowest <= highest).tolist():
         infos[feature] = f"[{float(lowest[feature])!r}:{float(highest[feature])!r}]"
     for feature, n_codes in codes.items():
-        infos[feature] = ":".join(map(str, range(1, n_codes + 1))) or "-1"  # LightGBM's missing
+        infos[feature] = ":".join(map(str, range(1, n_codes + 1))) or "-1"  # LightGBM's code for missing
     return infos
 
 
@@ -217,9 +219,10 @@ def _importances(model: Model, names: list[str]) -> list[str]:
 
 
 def _pandas_categories(model: Model) -> list[list[object]] | None:
-    """With these LightGBM turns a DataFrame's category columns into codes: positions here, which are bin numbers.
+    """Tables that LightGBM uses to turn a DataFrame's category columns into codes.
 
-    Position 0 is a word that no row has. Without names the model was trained on an array, and gets arrays of codes.
+    A code is a position in the table and equals our bin number. Position 0 is a word that no row contains. A model
+    without feature names was trained on an array and takes arrays of codes, so it has no tables.
     """
     if not model.categories or model.feature_names is None:
         return None

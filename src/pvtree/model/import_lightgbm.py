@@ -1,6 +1,6 @@
-"""Models in: LightGBM's text model -> Model, of what pvtree wrote and of what LightGBM trained.
+"""Reads LightGBM's text models, whether LightGBM trained them or pvtree exported them.
 
-The file is not trusted: kernels follow its indices without bounds, so every one is checked here.
+The file is not trusted: kernels follow its indices without bounds, so every index is checked here.
 """
 
 from __future__ import annotations
@@ -10,25 +10,24 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from pvtree.comm.user_warnings import warn_user
-from pvtree.errors import ModelFileError
 from pvtree.model.export_lightgbm import CATEGORICAL, DEFAULT_LEFT, WORD_BITS
-from pvtree.model.json_file import Refused, check_outputs, check_shape, read_bytes, refuse
 from pvtree.model.lightgbm_columns import CONSTANT, columns_of_tables
-from pvtree.model.model import Model, Scalar, Tree
+from pvtree.model.model import Model, Scalar
+from pvtree.model.text_format import TextFormat, check_outputs, check_shape, refuse
+from pvtree.model.tree import Tree
 from pvtree.reading.tables import is_unicode
 
 MISSING_NONE, MISSING_ZERO, MISSING_NAN = 0, 1, 2  # bits 2 and 3 of decision_type
-MAX_CODES = 255  # categories of a feature that have bins of their own
-MAX_CODE = 2**20  # a larger category would make its sets, and LightGBM's, too large for any real file
-_LABELS = "pandas_categorical:"  # the last line of a file, with JSON behind it
-_REMEDY = "give a file written by lightgbm.Booster.save_model or Model.export_lightgbm"
+MAX_CODES = 255  # categories of a feature with a bin of their own
+MAX_CODE = 2**20  # no real file has larger categories; the bit sets, ours and LightGBM's, grow with them
+_LABELS = "pandas_categorical:"  # begins the last line of a file; JSON follows
 
-# LightGBM's objectives by what they make of raw scores; those that have no like here leave them as they are.
+# LightGBM's objectives, and ours that transform raw scores alike. Any other becomes "custom", which leaves them raw.
 OBJECTIVES = {
     **dict.fromkeys(("regression", "regression_l1", "huber", "fair", "quantile", "mape"), "regression"),
     **dict.fromkeys(("lambdarank", "rank_xendcg"), "lambdarank"),
@@ -38,38 +37,29 @@ OBJECTIVES = {
 
 
 def read(path: str | os.PathLike[str]) -> Model:
-    """The model in a file, or a ModelFileError that names it."""
-    name = f"LightGBM's model file {os.fspath(path)!r}"
-    try:
-        text = read_bytes(path, name).decode("utf-8")
-    except UnicodeDecodeError:
-        raise ModelFileError(f"{name} cannot be used (it is no text); {_REMEDY}.") from None
-    return parse_text(text, name)
+    """The model in a file, or a ModelFileError."""
+    return _FORMAT.read(path)
 
 
 def parse_text(text: str, name: str) -> Model:
-    """The model in `text`, or a ModelFileError that names where the text came from."""
-    try:
-        return parse(text)
-    except Refused as refusal:
-        reason, remedy = refusal.args
-        raise ModelFileError(f"{name} cannot be used ({reason}); {remedy}.") from None
+    """The model in ``text``, or a ModelFileError that says where the text came from."""
+    return _FORMAT.parse_text(text, name)
 
 
-def parse(text: str) -> Model:
+def _parse(text: str) -> Model:
     head_text, *tree_texts = text.partition("\nend of trees")[0].split("\nTree=")
     head = _fields(head_text)
     if not text.startswith("tree\n") or "\nend of trees" not in text:
-        _refuse("it is no whole text model")
+        refuse("it is not a complete text model")
     n_features, n_outputs = _count(head, "max_feature_idx", 0) + 1, _count(head, "num_tree_per_iteration", 1)
     blocks = [_tree_fields(number, tree_text) for number, tree_text in enumerate(tree_texts)]
     if len(blocks) % n_outputs:
-        _refuse("the number of trees is no multiple of the outputs")
-    if n_outputs > len(text):  # a file without trees may name any number, for which there would be initial scores
-        _refuse("num_tree_per_iteration is missing or out of range")
+        refuse("the number of trees is not a multiple of the outputs")
+    if n_outputs > len(text):  # without trees any number could stand here, and it sizes the initial scores
+        refuse("num_tree_per_iteration is missing or out of range")
     names, infos = head.get("feature_names", "").split(" "), head.get("feature_infos", "").split(" ")
     if len(names) != n_features or len(infos) != n_features:
-        _refuse("the features' names or infos do not fit their number")
+        refuse("feature_names or feature_infos does not match the number of features")
     sets = [_category_sets(block, n_features) for block in blocks]
     codes = _codes(sets, infos)
     trees = [_tree(block, its_sets, codes) for block, its_sets in zip(blocks, sets, strict=True)]
@@ -88,34 +78,38 @@ def parse(text: str) -> Model:
     )
 
 
-def _refuse(reason: str, remedy: str = _REMEDY) -> NoReturn:
-    refuse(reason, remedy)
-
+_FORMAT = TextFormat(
+    file="LightGBM's model file",
+    verdict="cannot be used",
+    remedy="give a file written by lightgbm.Booster.save_model or Model.export_lightgbm",
+    encoding="utf-8",
+    parse=_parse,
+)
 
 # Lines
 
 
 def _fields(text: str) -> dict[str, str]:
-    """``name=values`` lines; a word alone is a name without values.
+    """Parse ``name=values`` lines; a word alone is a name without values.
 
-    Readers differ in which of two lines with one name they believe, so such a file may be checked as one model and used
-    as another.
+    A repeated name is refused: readers differ in which line they believe, so a file could be checked as one model and
+    used as another.
     """
     fields: dict[str, str] = {}
     for line in text.split("\n"):
         name, _, values = line.partition("=")
         if name in fields:
-            _refuse(f"the line {_shortened(name)} is repeated")
+            refuse(f"the line {_shortened(name)} is repeated")
         if line:
             fields[name] = values
     return fields
 
 
 def _tree_fields(number: int, text: str) -> dict[str, str]:
-    """The lines behind ``Tree=``, which must begin with the tree's number."""
+    """Parse the text after ``Tree=``, which must begin with the tree's number."""
     given, _, lines = text.partition("\n")
     if given != str(number):
-        _refuse("the trees are not numbered 0, 1, 2, and so on")
+        refuse("the trees are not numbered 0, 1, 2, and so on")
     return _fields(lines)
 
 
@@ -125,16 +119,16 @@ def _shortened(name: str) -> str:
 
 def _count(fields: Mapping[str, str], name: str, least: int) -> int:
     text = fields.get(name, "")
-    # No more characters than a number in range has: zeros before it would make int() read any length.
+    # Bounded in length: with leading zeros, int() would have to read a text of any length.
     if not (text.isdecimal() and text.isascii() and len(text) <= 10 and least <= int(text) < 2**31 - 1):
-        _refuse(f"{name} is missing or out of range")
+        refuse(f"{name} is missing or out of range")
     return int(text)
 
 
 def _ints(fields: Mapping[str, str], name: str, n: int, low: int, high: int) -> np.ndarray:
     values = _numbers(fields, name, n, int)
     if n and not (low <= min(values) and max(values) <= high):
-        _refuse(f"a number in {name} is out of range")
+        refuse(f"a number in {name} is out of range")
     return np.array(values, np.int64)
 
 
@@ -145,7 +139,7 @@ def _counts(fields: Mapping[str, str], name: str, n: int) -> np.ndarray:
 def _floats(fields: Mapping[str, str], name: str, n: int) -> np.ndarray:
     array = np.array(_numbers(fields, name, n, float), np.float64)
     if np.isnan(array).any():
-        _refuse(f"a value in {name} is not a number")
+        refuse(f"a value in {name} is not a number")
     return array
 
 
@@ -154,22 +148,22 @@ def _numbers(fields: Mapping[str, str], name: str, n: int, kind: type) -> list[A
     try:
         values = [kind(word) for word in words]
     except ValueError:
-        _refuse(f"a value in {name} is not a number")
+        refuse(f"a value in {name} is not a number")
     if len(values) != n:
-        _refuse(f"the list {name} has a wrong length")
+        refuse(f"the list {name} has a wrong length")
     return values
 
 
 def _objective(text: str, is_forest: bool, n_outputs: int) -> str:
     name, *options = text.split(" ")
     if name == "binary" and options not in ([], ["sigmoid:1"]):
-        _refuse("its sigmoid is not 1", "train with sigmoid=1")
+        refuse("its sigmoid is not 1", "train with sigmoid=1")
     if name == "regression" and "sqrt" in options:
-        _refuse("it predicts square roots of the target", "train with reg_sqrt=false")
+        refuse("it predicts square roots of the target", "train with reg_sqrt=false")
     if name in ("", "custom") and is_forest:
         return "classification" if n_outputs > 1 else "regression"
     if name not in ("", "custom") and name not in OBJECTIVES:
-        warn_user(f"What the objective {name!r} makes of raw scores is not known here; predictions are raw scores.")
+        warn_user(f"pvtree does not know how the objective {name!r} transforms raw scores; predictions are raw scores.")
     return OBJECTIVES.get(name, "custom")
 
 
@@ -178,17 +172,17 @@ def _objective(text: str, is_forest: bool, n_outputs: int) -> str:
 
 @dataclass(frozen=True)
 class CategorySets:
-    """The sets of categories of one tree, and which of its splits, in the file's order, use them."""
+    """The sets of categories of one tree, and which splits use them; splits are in the file's order."""
 
     is_categorical: np.ndarray  # bool (n_splits,)
     feature: np.ndarray  # int64 (n_splits,)
     of_split: np.ndarray  # int64 (n_splits,): the number of the set, -1 for numeric splits
-    left_codes: list[np.ndarray]  # by set: the codes that go left
+    left_codes: list[np.ndarray]  # per set: the codes that go left
 
 
 def _category_sets(block: Mapping[str, str], n_features: int) -> CategorySets:
     if block.get("is_linear", "0") != "0":
-        _refuse("its trees are linear", "train with linear_tree=false")
+        refuse("its trees are linear", "train with linear_tree=false")
     n_splits = _count(block, "num_leaves", 1) - 1
     n_sets = _count(block, "num_cat", 0)
     is_categorical = _ints(block, "decision_type", n_splits, -128, 127) & CATEGORICAL != 0
@@ -199,11 +193,11 @@ def _category_sets(block: Mapping[str, str], n_features: int) -> CategorySets:
     bounds = _ints(block, "cat_boundaries", n_sets + 1, 0, words)
     flags = _ints(block, "cat_threshold", words, 0, 2**WORD_BITS - 1).astype(np.uint32)
     if np.any(np.diff(bounds) < 0) or np.any(np.diff(bounds) * WORD_BITS > MAX_CODE):
-        _refuse("the sets of categories are malformed")
+        refuse("the sets of categories are malformed")
     which = np.where(is_categorical, _floats(block, "threshold", n_splits), -1.0)
     if np.any(is_categorical & ~((which >= 0) & (which < n_sets) & (which == np.floor(which)))):
-        _refuse("a split names a set of categories that is not there")
-    # Once for each set, not for each split: many splits may name the same large set.
+        refuse("a split names a set of categories that does not exist")
+    # Unpacked once per set, not per split: many splits may name the same large set.
     left_codes = [
         np.flatnonzero(np.unpackbits(flags[start:stop].astype("<u4").view(np.uint8), bitorder="little"))
         for start, stop in pairwise(bounds.tolist())
@@ -214,8 +208,8 @@ def _category_sets(block: Mapping[str, str], n_features: int) -> CategorySets:
 def _codes(sets: list[CategorySets], infos: list[str]) -> dict[int, np.ndarray]:
     """By categorical feature: the code of each bin, ascending from bin 1.
 
-    Those that training saw, if they are not too many; else those that go left somewhere, because all others always go
-    right, as unseen ones do.
+    These are the codes that training saw, if there are enough bins for them. Otherwise they are the codes that go left
+    at some split, because all others always go right, as unseen ones do.
     """
     used: dict[int, list[np.ndarray]] = {}
     for its in sets:
@@ -237,37 +231,37 @@ def _codes(sets: list[CategorySets], infos: list[str]) -> dict[int, np.ndarray]:
 
 def _check_number(feature: int, left_codes: np.ndarray) -> None:
     if len(left_codes) > MAX_CODES:
-        _refuse(
-            f"feature {feature} splits on more than {MAX_CODES} categories, which is all that have bins of their own",
+        refuse(
+            f"feature {feature} splits on more than {MAX_CODES} categories, the most that can have bins",
             "train with fewer categories",
         )
 
 
 def _categorical(infos: list[str]) -> set[int]:
-    """Features whose info is a list of codes, not a range or nothing."""
+    """The features whose info is a list of codes rather than a range or nothing."""
     return {feature for feature, info in enumerate(infos) if info and info != CONSTANT and not info.startswith("[")}
 
 
 def _labels(codes: Mapping[int, np.ndarray], infos: list[str], text: str) -> dict[int, tuple[Scalar, ...]]:
-    """What the codes stand for: pandas' categories where the file has them, else the codes themselves."""
+    """What the codes stand for: pandas' categories if the file has them, otherwise the codes themselves."""
     labels: dict[int, tuple[Scalar, ...]] = {feature: tuple(its.tolist()) for feature, its in codes.items()}
     before, _, after = text.rpartition(f"\n{_LABELS}")
     if f"\n{_LABELS}" in before:
-        _refuse("the line pandas_categorical is repeated")
+        refuse("the line pandas_categorical is repeated")
     try:
         tables = json.loads(after.partition("\n")[0]) if before else None
     except (ValueError, RecursionError):
-        _refuse("the line pandas_categorical is no JSON")
+        refuse("the line pandas_categorical is not JSON")
     if not isinstance(tables, list) or not tables:
         return labels  # no DataFrame, or one without categories
     scalars = (str, int, float, bool)
     if not all(isinstance(t, list) and all(type(each) in scalars and is_unicode(each) for each in t) for t in tables):
-        _refuse("the line pandas_categorical is malformed")
+        refuse("the line pandas_categorical is malformed")
     places = columns_of_tables([len(table) for table in tables], codes, infos)
     if places is None:
         warn_user(
-            "The file does not tell which columns its category labels belong to, so they are left out; "
-            "pass LightGBM's codes, which are whole numbers, in the place of labels."
+            "The file does not say which columns its category labels belong to, so the labels are ignored; "
+            "pass LightGBM's codes, which are whole numbers, in place of labels."
         )
         return labels
     for feature, table in zip(places, tables, strict=True):
@@ -279,12 +273,12 @@ def _labels(codes: Mapping[int, np.ndarray], infos: list[str], text: str) -> dic
 
 
 def _tree(block: Mapping[str, str], sets: CategorySets, codes: Mapping[int, np.ndarray]) -> Tree:
-    """Splits and leaves in level order, siblings side by side."""
+    """One tree, with splits and leaves in level order and siblings side by side."""
     n_leaves = _count(block, "num_leaves", 1)
     n_splits = n_leaves - 1
     left = _ints(block, "left_child", n_splits, -n_leaves, n_splits - 1)
     right = _ints(block, "right_child", n_splits, -n_leaves, n_splits - 1)
-    order, left_child = _level_order(left, right)  # LightGBM's numbers
+    order, left_child = _level_order(left, right)  # LightGBM's numbers: splits from 0 up, leaves from -1 down
     at_split, at_leaf = order >= 0, order < 0
 
     def along(of_splits: np.ndarray, of_leaves: Any) -> np.ndarray:
@@ -294,7 +288,7 @@ def _tree(block: Mapping[str, str], sets: CategorySets, codes: Mapping[int, np.n
         return nodes
 
     def both(name: str, numbers: Callable[[Mapping[str, str], str, int], np.ndarray]) -> np.ndarray:
-        """The lists of splits and leaves as one; a tree without splits may leave its leaf's weight or count out."""
+        """The lists of splits and leaves as one. A tree without splits may omit its leaf's weight or count."""
         n = 0 if not n_splits and name != "value" and not block.get(f"leaf_{name}") else n_leaves
         of_leaves = numbers(block, f"leaf_{name}", n)
         return along(numbers(block, f"internal_{name}", n_splits), of_leaves if n else 0)
@@ -318,26 +312,25 @@ def _tree(block: Mapping[str, str], sets: CategorySets, codes: Mapping[int, np.n
 
 
 def _level_order(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """LightGBM's number of every node in level order, and where its left child stands (0 for leaves)."""
+    """LightGBM's numbers of the nodes in level order, and the position of each left child (0 for leaves)."""
     order, left_child = [0 if len(left) else -1], []
-    for node in order:  # grows on the way
+    for node in order:  # grows while it is walked
         left_child.append(len(order) if node >= 0 else 0)
         if node >= 0:
             order += [int(left[node]), int(right[node])]
         if len(order) > 2 * len(left) + 1:
-            _refuse("a node has two parents")
+            refuse("a node has two parents")
     numbers = np.array(order, np.int64)
     if len(np.unique(numbers)) != 2 * len(left) + 1:
-        _refuse("a node has no parent or two")
+        refuse("a node has no parent or two")
     return numbers, np.array(left_child, np.int64)
 
 
 def _numeric_splits(block: Mapping[str, str], sets: CategorySets, n_splits: int) -> tuple[np.ndarray, np.ndarray]:
-    """(threshold, default_left) of every split; of categorical ones 0.
+    """(threshold, default_left) of every split; 0 for categorical ones.
 
-    A split that knows no missing values takes NaN for 0, and so does one that takes 0 for missing: NaN goes where 0
-    goes. The latter may send 0 to the side of the larger numbers though it is below the threshold, or the other way
-    round, which one comparison cannot say.
+    A split without missing values treats NaN as 0, and so does one that treats 0 as missing: NaN goes where 0 goes. The
+    latter may send 0 against the threshold, which a single comparison cannot express, so such a split is refused.
     """
     threshold = np.where(sets.is_categorical, 0.0, _floats(block, "threshold", n_splits))
     kind = _ints(block, "decision_type", n_splits, -128, 127)
@@ -346,21 +339,21 @@ def _numeric_splits(block: Mapping[str, str], sets: CategorySets, n_splits: int)
     zero_left = threshold >= 0.0
     numeric = ~sets.is_categorical
     if np.any(numeric & (missing == MISSING_ZERO) & (zero_left != default_left)):
-        _refuse("it sends zeros apart from their neighbours", "train with zero_as_missing=false")
+        refuse("it separates zeros from their neighbours", "train with zero_as_missing=false")
     if np.any(missing > MISSING_NAN):
-        _refuse("a number in decision_type is out of range")
+        refuse("a number in decision_type is out of range")
     default_left = np.where(missing == MISSING_NAN, default_left, zero_left) & numeric
     return threshold, default_left.astype(np.int64)
 
 
 def _numbered(cat_set: np.ndarray) -> np.ndarray:
-    """-1 as it is, the others 0, 1, 2, ... in level order."""
+    """Number the categorical splits 0, 1, 2, ... in level order; -1 stays."""
     is_categorical = cat_set >= 0
     return np.where(is_categorical, np.cumsum(is_categorical) - 1, -1)
 
 
 def _bin_sets(splits: np.ndarray, sets: CategorySets, codes: Mapping[int, np.ndarray]) -> np.ndarray:
-    """uint64 (n, 4): bit b for bin b goes left; bit 0, the missing and unseen, never does."""
+    """uint64 (n, 4): bit b is set if bin b goes left. Bit 0, for missing and unseen categories, never is."""
     flags = np.zeros((len(splits), 256), np.uint8)
     for row, split in enumerate(splits.tolist()):
         bins = 1 + np.searchsorted(codes[int(sets.feature[split])], sets.left_codes[sets.of_split[split]])
@@ -369,7 +362,7 @@ def _bin_sets(splits: np.ndarray, sets: CategorySets, codes: Mapping[int, np.nda
 
 
 def _joined(trees: list[Tree], n_outputs: int) -> list[Tree]:
-    """A forest's trees: those of an iteration become one where they differ in nothing but their values."""
+    """A forest's trees: the trees of an iteration become one if they differ only in their values."""
     iterations = [trees[first : first + n_outputs] for first in range(0, len(trees), n_outputs)]
     if all(_same_but_values(its[0], tree) for its in iterations for tree in its[1:]):
         return [replace(its[0], value=np.concatenate([tree.value for tree in its], axis=1)) for its in iterations]

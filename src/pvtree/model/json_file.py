@@ -1,5 +1,4 @@
-"""Models as files: canonical JSON with a version and a checksum, written at once or not at all.
-Nothing read from a file is trusted unchecked, because kernels follow its indices without bounds."""
+"""Models as files: canonical JSON with a version and a checksum, written in one step or not at all."""
 
 from __future__ import annotations
 
@@ -10,9 +9,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from pvtree.errors import ModelFileError
-from pvtree.model.atomic_file import write_at_once
-from pvtree.model.model import TREE_DTYPES, Model, Scalar, Tree
+from pvtree.model.model import Model, Scalar
+from pvtree.model.text_format import TextFormat, check_outputs, check_shape, refuse, write_bytes
+from pvtree.model.tree import TREE_DTYPES, Tree
 from pvtree.reading.tables import MAX_UNNAMED, is_unicode
 
 FORMAT = "pvtree-model"
@@ -21,22 +20,11 @@ _INT32_MAX = 2**31 - 1
 _NON_FINITE = {"Infinity": np.inf, "-Infinity": -np.inf, "NaN": np.nan}  # JSON has no word for these
 
 
-class Refused(Exception):
-    """What is wrong, as half a sentence, and the remedy; `parse` adds the file's name."""
-
-
-_REMEDY = "give a file written by Model.save, or save the model again"
-
-
-def refuse(reason: str, remedy: str = _REMEDY) -> NoReturn:
-    raise Refused(reason, remedy)
-
-
 # Writing
 
 
 def dump(model: Model) -> str:
-    """The model's only text: sorted keys, no spaces, shortest exact decimals; equal models, equal bytes."""
+    """The model's canonical text: sorted keys, no spaces, shortest exact decimals; equal models give equal bytes."""
     payload = {
         "objective": model.objective,
         "ensemble": model.ensemble,
@@ -48,7 +36,7 @@ def dump(model: Model) -> str:
         "categories": [[feature, _labels(values)] for feature, values in model.categories.items()],
         "trees": [_tree_payload(tree) for tree in model.trees],
     }
-    if model.n_parallel_trees != 1:  # left out otherwise, so that all other models keep the text they always had
+    if model.n_parallel_trees != 1:  # left out otherwise, so that the text of other models never changes
         payload["n_parallel_trees"] = model.n_parallel_trees
     body = _canonical(payload)
     head = {"format": FORMAT, "version": VERSION, "sha256": _checksum(body)}
@@ -56,18 +44,8 @@ def dump(model: Model) -> str:
 
 
 def write(model: Model, path: str | os.PathLike[str]) -> None:
-    """Replace the file at `path` in one step: a crash leaves the old file or the new one, not a half."""
+    """Replace the file at ``path`` in one step: a crash leaves the old file or the new one."""
     write_bytes(path, dump(model).encode("ascii"), "model file")
-
-
-def write_bytes(path: str | os.PathLike[str], data: bytes, what: str) -> None:
-    try:
-        write_at_once(os.fspath(path), data)
-    except OSError as error:
-        raise ModelFileError(
-            f"Cannot write {what} {os.fspath(path)!r} ({error.strerror}); choose a folder "
-            "that exists, is writable and has space."
-        ) from error
 
 
 def _canonical(value: Any) -> str:
@@ -87,7 +65,7 @@ def _floats(array: np.ndarray) -> list[float | str]:
 
 
 def _labels(values: tuple[Scalar, ...]) -> list[Any]:
-    """A label that is a string may read "NaN", so floats without a JSON form are marked as such."""
+    """Labels as JSON. Floats that JSON cannot hold are wrapped in an object, because a string label may be "NaN"."""
     return [
         {"float": _floats(np.array(value))[0]} if type(value) is float and not np.isfinite(value) else value
         for value in values
@@ -99,7 +77,7 @@ def _tree_payload(tree: Tree) -> dict[str, Any]:
     for name, dtype in TREE_DTYPES.items():
         array = getattr(tree, name)
         payload[name] = _floats(array) if dtype is np.float64 else array.ravel().tolist()
-    # 64 hex digits a set, highest bin first: integers above 2^53 do not survive other JSON readers.
+    # 64 hex digits per set, highest bin first: other JSON readers lose digits of integers above 2^53.
     payload["cat_sets"] = ["".join(f"{int(word):016x}" for word in row[::-1]) for row in tree.cat_sets]
     return payload
 
@@ -108,47 +86,45 @@ def _tree_payload(tree: Tree) -> dict[str, Any]:
 
 
 def read(path: str | os.PathLike[str]) -> Model:
-    name = f"Model file {os.fspath(path)!r}"
-    try:
-        text = read_bytes(path, name).decode("ascii")
-    except UnicodeDecodeError:
-        raise ModelFileError(f"{name} is not a pvtree model (no JSON text); {_REMEDY}.") from None
-    return parse(text, name)
+    """The model in a file, or a ModelFileError."""
+    return _FORMAT.read(path)
 
 
-def read_bytes(path: str | os.PathLike[str], name: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError as error:
-        raise ModelFileError(f"{name} cannot be read ({error.strerror}); check the path.") from error
+def parse_text(text: str, name: str) -> Model:
+    """The model in ``text``, or a ModelFileError that says where the text came from."""
+    return _FORMAT.parse_text(text, name)
 
 
-def parse(text: str, name: str) -> Model:
-    """The model in `text`, or a ModelFileError that names where the text came from."""
-    try:
-        return _model(_payload(text))
-    except Refused as refusal:
-        reason, remedy = refusal.args
-        raise ModelFileError(f"{name} is not a usable pvtree model ({reason}); {remedy}.") from None
+def _parse(text: str) -> Model:
+    return _model(_payload(text))
+
+
+_FORMAT = TextFormat(
+    file="Model file",
+    verdict="is not a usable pvtree model",
+    remedy="give a file written by Model.save, or save the model again",
+    encoding="ascii",
+    parse=_parse,
+)
 
 
 def _payload(text: str) -> dict[str, Any]:
-    """The part that the checksum vouches for."""
+    """The part of the document that the checksum covers."""
     if not isinstance(text, str):
-        refuse("it is no text")
+        refuse("it is not text")
     try:
         document = json.loads(text, parse_constant=_constant, object_pairs_hook=_unique_keys)
     except (ValueError, RecursionError):
-        refuse("it is no JSON: truncated or altered")
+        refuse("it is not JSON: truncated or altered")
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         refuse("the format mark is missing")
     version = document.get("version")
     if type(version) is not int or version < 1:
-        refuse("the version is no number")
+        refuse("the version is not a number")
     if version > VERSION:
-        refuse(f"its version {version} is newer than {VERSION}, the newest known here", "upgrade pvtree")
-    payload = _record(document, {"format": str, "version": int, "sha256": str, "payload": dict})["payload"]
+        refuse(f"its version {version} is newer than {VERSION}, the newest that this pvtree reads", "upgrade pvtree")
+    _record(document, {"format": str, "version": int, "sha256": str, "payload": dict})
+    payload: dict[str, Any] = document["payload"]
     try:
         body = _canonical(payload)
     except (ValueError, RecursionError):  # 1e999 reads as infinity
@@ -159,7 +135,7 @@ def _payload(text: str) -> dict[str, Any]:
 
 
 def _constant(name: str) -> NoReturn:
-    refuse(f"{name} is no JSON")
+    refuse(f"{name} is not JSON")
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -169,7 +145,7 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-# Checking: a hostile author can compute a checksum, too.
+# Checking: a hostile author can compute a checksum too.
 
 
 def _model(payload: dict[str, Any]) -> Model:
@@ -188,13 +164,13 @@ def _model(payload: dict[str, Any]) -> Model:
     if names is None and n_features > MAX_UNNAMED:
         refuse(f"it has {n_features} features without names, more than {MAX_UNNAMED}")
     if names is not None and (len(names) != n_features or any(type(name) is not str for name in names)):
-        refuse("the feature names do not fit the features")
+        refuse("the feature names do not match the features")
     if names is not None and not all(map(is_unicode, names)):
-        refuse("a feature name has a lone surrogate, which is no character")
+        refuse("a feature name has a lone surrogate, which is not a character")
     check_outputs(payload["objective"], n_outputs)
     classes = None if payload["classes"] is None else _read_labels(payload["classes"])
     if classes is not None and len(classes) != max(2, n_outputs):
-        refuse("the classes do not fit the outputs")
+        refuse("the classes do not match the outputs")
     trees = tuple(_tree(item, n_features, n_outputs) for item in payload["trees"])
     if len({tree.n_values for tree in trees}) > 1:
         refuse("the trees differ in the number of values")
@@ -214,7 +190,7 @@ def _model(payload: dict[str, Any]) -> Model:
         n_parallel_trees=n_parallel,
     )
     if len(trees) % model.trees_per_iteration:
-        refuse("the number of trees is no multiple of the outputs")
+        refuse("the number of trees is not a multiple of the outputs")
     return model
 
 
@@ -240,31 +216,12 @@ def _tree(payload: Any, n_features: int, n_outputs: int) -> Tree:
     return tree
 
 
-def check_outputs(objective: str, n_outputs: int) -> None:
-    """One score a row is what kernels expect of these."""
-    if objective in ("binary", "regression", "lambdarank") and n_outputs != 1:
-        refuse(f"the objective {objective} has one output, not {n_outputs}")
-
-
-def check_shape(tree: Tree) -> None:
-    """Every node but the root is the child of one earlier node, so walks end and stay inside."""
-    inner = np.flatnonzero(tree.feature >= 0)
-    left = tree.left_child[inner].astype(np.int64)
-    children = np.sort(np.concatenate([left, left + 1]))
-    if not (np.all(left > inner) and np.array_equal(children, np.arange(1, tree.n_nodes))):
-        refuse("a tree's children are not in order")
-    if np.any(tree.left_child[tree.feature < 0] != 0):
-        refuse("a leaf has children")
-    if np.isnan(tree.threshold[inner]).any():
-        refuse("a threshold is not a number")
-
-
 def _record(value: Any, kinds: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(value, dict) or value.keys() != kinds.keys():
         refuse("fields are missing or unknown")
     for key, kind in kinds.items():
         if not isinstance(value[key], kind) or isinstance(value[key], bool):
-            refuse(f"the field {key} is of the wrong type")
+            refuse(f"the field {key} has the wrong type")
     return value
 
 
@@ -282,7 +239,7 @@ def _float_array(values: list[Any], n: int, name: str) -> np.ndarray:
     try:
         return np.array([v if type(v) is float else _NON_FINITE[v] for v in values], np.float64)
     except KeyError:
-        refuse(f"a value in {name} is no number")
+        refuse(f"a value in {name} is not a number")
 
 
 def _cat_sets(values: list[Any]) -> np.ndarray:
@@ -301,9 +258,9 @@ def _read_labels(values: list[Any]) -> tuple[Scalar, ...]:
         elif type(value) in (str, int, float, bool):
             labels.append(value)
         else:
-            refuse("a class label or category is of the wrong type")
+            refuse("a class label or category has the wrong type")
         if not is_unicode(labels[-1]):
-            refuse("a class label or category has a lone surrogate, which is no character")
+            refuse("a class label or category has a lone surrogate, which is not a character")
     return tuple(labels)
 
 
@@ -314,6 +271,6 @@ def _categories(values: list[Any], n_features: int) -> dict[int, tuple[Scalar, .
             refuse("the categories are malformed")
         feature = item[0]
         if not 0 <= feature < n_features or feature in categories:
-            refuse("the categories name a feature that is not there")
+            refuse("the categories name a feature that does not exist, or name one twice")
         categories[feature] = _read_labels(item[1])
     return categories

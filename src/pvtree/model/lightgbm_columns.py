@@ -1,4 +1,4 @@
-"""Columns in LightGBM's text model: their names, and which of them its lists of category labels belong to."""
+"""Which columns the lists of category labels in LightGBM's text model belong to."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-CONSTANT = "none"  # what feature_infos has of a column with one value
+CONSTANT = "none"  # the entry in feature_infos of a column with one value
 
-Fits = Callable[[int, int], bool]  # whether a table of so many labels may be that of a feature
+Fits = Callable[[int, int], bool]  # (number of labels, feature) -> whether the table may belong to the feature
 
 
 def columns_of_tables(sizes: Sequence[int], codes: Mapping[int, np.ndarray], infos: Sequence[str]) -> list[int] | None:
-    """The feature of each table of labels, by the tables' sizes; None if the file leaves it open.
+    """The feature of each table of labels, deduced from the tables' sizes; None if that is ambiguous.
 
-    Tables stand in the order of the DataFrame's ``category`` columns. Most often these are the columns that have codes.
-    But a column of one category has none, one of ordered categories is a number to LightGBM, and a column of numbers
-    that was named in categorical_feature has codes and no table.
+    Tables are in the order of the DataFrame's ``category`` columns. Usually these are the columns that have codes. But
+    a column with one category has no codes, ordered categories are numbers to LightGBM, and a column of numbers that
+    categorical_feature names has codes but no table.
     """
 
     def fits(size: int, feature: int) -> bool:
@@ -29,12 +29,12 @@ def columns_of_tables(sizes: Sequence[int], codes: Mapping[int, np.ndarray], inf
         return coded
     features = range(len(infos))
     first, last = _placed(sizes, features, fits), _placed(sizes[::-1], features[::-1], fits)
-    # As far to the left as can be, and as far to the right: where these are the same, there is no other way.
+    # Place the tables as far left as possible, then as far right: if both agree, there is no other way.
     return first if first is not None and last is not None and first == last[::-1] else None
 
 
 def _placed(sizes: Sequence[int], features: Sequence[int], fits: Fits) -> list[int] | None:
-    """Each table at the first feature after the table before that it fits."""
+    """Place each table at the first feature that it fits, after the feature of the previous table."""
     left = iter(features)
     places = [next((feature for feature in left if fits(size, feature)), None) for size in sizes]
     found = [place for place in places if place is not None]
@@ -42,7 +42,7 @@ def _placed(sizes: Sequence[int], features: Sequence[int], fits: Fits) -> list[i
 
 
 def _is_within(info: str, size: int) -> bool:
-    """Whether a range of numbers, such as [0:3], may be one of the codes of so many ordered categories."""
+    """Whether a range of numbers, such as [0:3], may hold the codes of ``size`` ordered categories."""
     try:
         low, high = (float(word) for word in info.strip("[]").split(":"))
     except ValueError:

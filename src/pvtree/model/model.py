@@ -1,4 +1,4 @@
-"""Trees and models as immutable data: what training makes, prediction runs and files hold."""
+"""A trained ensemble as immutable data: training makes it, prediction runs it, and files hold it."""
 
 from __future__ import annotations
 
@@ -12,74 +12,25 @@ import numpy as np
 
 from pvtree.errors import InvalidParameterError, InvalidTypeError, public
 from pvtree.model.predictor import Predictor, Rows, as_rows, team_for
+from pvtree.model.tree import Tree
 from pvtree.reading.tables import Columns
 
 if TYPE_CHECKING:
     from pvtree.model.contributions import Explainer
 
-Scalar = str | int | float | bool  # what a class label or a category may be
-
-
-@public
-@dataclass(frozen=True, eq=False)
-class Tree:
-    """Nodes in level order; a right child follows its left sibling, children come after their parents."""
-
-    feature: np.ndarray  # int32 (n_nodes,); -1 for a leaf
-    threshold: np.ndarray  # float64; x <= threshold goes left; +inf: every number left, NaN by default_left
-    left_child: np.ndarray  # int32; 0 for a leaf
-    default_left: np.ndarray  # uint8; where NaN goes at a numeric split
-    cat_set: np.ndarray  # int32; -1 for a numeric split, else the row of cat_sets
-    cat_sets: np.ndarray  # uint64 (n_cat_splits, 4); bit b: bin b goes left; bit 0: missing and unseen
-    value: np.ndarray  # float64 (n_nodes, n_values); outputs of leaves, mean outputs of inner nodes
-    gain: np.ndarray  # float64
-    count: np.ndarray  # int64; training rows
-    weight: np.ndarray  # float64; sum of hessians
-
-    def __post_init__(self) -> None:
-        for name, dtype in TREE_DTYPES.items():
-            array: np.ndarray = np.ascontiguousarray(getattr(self, name), dtype).view()
-            array.flags.writeable = False
-            object.__setattr__(self, name, array)
-
-    @property
-    def n_nodes(self) -> int:
-        return len(self.feature)
-
-    @property
-    def n_leaves(self) -> int:
-        return int(np.count_nonzero(self.feature < 0))
-
-    @property
-    def n_values(self) -> int:
-        return int(self.value.shape[1])
-
-    def __eq__(self, other: object) -> bool:
-        """Equal to the last bit."""
-        if not isinstance(other, Tree):
-            return NotImplemented
-        pairs = [(getattr(self, name), getattr(other, name)) for name in TREE_DTYPES]
-        return all(a.shape == b.shape and a.tobytes() == b.tobytes() for a, b in pairs)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Tree, tuple(getattr(self, name) for name in TREE_DTYPES)
-
-
-TREE_DTYPES: dict[str, type] = {
-    "feature": np.int32, "threshold": np.float64, "left_child": np.int32, "default_left": np.uint8,
-    "cat_set": np.int32, "cat_sets": np.uint64, "value": np.float64, "gain": np.float64, "count": np.int64,
-    "weight": np.float64,
-}  # fmt: skip
+Scalar = str | int | float | bool  # the types of class labels and categories
 
 
 @public
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A trained ensemble. Categorical columns of X hold bin numbers, 0 or NaN for missing and unseen."""
+    """A trained ensemble.
 
-    trees: tuple[Tree, ...]  # with one value a leaf, tree t adds to output t % n_outputs, else to all
+    Its methods take categorical columns of X as bin numbers, which ``encode`` makes. Missing and unseen categories
+    are 0 or NaN.
+    """
+
+    trees: tuple[Tree, ...]  # with one value per leaf, tree t adds to output t % n_outputs, otherwise to all
     objective: str  # "custom" for callables
     ensemble: str  # "gbdt": sum of the trees; "forest": their mean
     n_features: int
@@ -87,9 +38,9 @@ class Model:
     init_score: np.ndarray  # float64 (n_outputs,)
     feature_names: tuple[str, ...] | None = None
     classes: tuple[Scalar, ...] | None = None
-    # By feature: the category of bin b is categories[feature][b - 1].
+    # By feature: bin b stands for categories[feature][b - 1].
     categories: Mapping[int, tuple[Scalar, ...]] = field(default_factory=dict)
-    n_parallel_trees: int = 1  # of a gbdt: how many trees an iteration adds to each output
+    n_parallel_trees: int = 1  # of a gbdt: trees that an iteration adds to each output
 
     def __post_init__(self) -> None:
         def put(name: str, value: object) -> None:
@@ -119,10 +70,24 @@ class Model:
         return len(self.trees) // self.trees_per_iteration
 
     def predict_raw(self, X: Any, n_iterations: int | None = None, start: int = 0, n_threads: int = 1) -> np.ndarray:
-        """float64 (n, n_outputs): the initial score plus the sum (gbdt) or mean (forest) of the trees.
+        """Raw scores: the initial score plus the sum (gbdt) or the mean (forest) of the trees.
 
-        Boosting begins with the initial score, so a range of iterations that begins later is without it, and the scores
-        of consecutive ranges add up to those of all. A ``start`` below 0 is 0.
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, n_features)
+            Rows with categories as bin numbers, as ``encode`` gives them.
+        n_iterations : int or None, default=None
+            The number of iterations to use; None for all. Must be at least 0.
+        start : int, default=0
+            The first iteration to use; a negative number means 0.
+        n_threads : int, default=1
+            The number of threads. Must be at least 1.
+
+        Returns
+        -------
+        ndarray of float64, shape (n, n_outputs)
+            In boosting, only a range that starts at iteration 0 includes the initial score, so the scores of
+            consecutive ranges add up to those of all iterations.
         """
         X = as_rows(X, self.n_features)
         first, end = self._tree_range(n_iterations, start)
@@ -134,7 +99,7 @@ class Model:
     def staged_raw(
         self, X: Any, n_iterations: int | None = None, start: int = 0, n_threads: int = 1
     ) -> Iterator[np.ndarray]:
-        """What predict_raw gives after 1, 2, ... iterations."""
+        """Yield what ``predict_raw`` returns after 1, 2, ... iterations; parameters as of ``predict_raw``."""
         X = as_rows(X, self.n_features)
         first, end = self._tree_range(n_iterations, start)
         return self._stages(X, first, end, self._first_scores(len(X), start), n_threads)
@@ -147,17 +112,21 @@ class Model:
                 yield self._result(scores.copy(), tree + step - first)
 
     def predict_leaf(self, X: Any, n_iterations: int | None = None, start: int = 0, n_threads: int = 1) -> np.ndarray:
-        """int32 (n, n_trees): the number of each row's leaf among the leaves of the tree in level order."""
+        """The leaf of each row in each tree, int32 (n, n_trees): its number among the tree's leaves in level order.
+
+        Parameters are those of ``predict_raw``.
+        """
         X = as_rows(X, self.n_features)
         first, end = self._tree_range(n_iterations, start)
         with team_for(len(X), end - first, n_threads) as team:
             return self._predictor.leaves(X, first, end, team)
 
     def predict_contrib(self, X: Any, n_iterations: int | None = None, start: int = 0, n_threads: int = 1) -> Any:
-        """SHAP values, float64 (n, n_outputs * (n_features + 1)): for each output what every feature adds to the raw
-        score of a row, then the score to be expected of a training row; they sum up to ``predict_raw``.
+        """SHAP values, float64 (n, n_outputs * (n_features + 1)); parameters as of ``predict_raw``.
 
-        Of a sparse X they are a sparse matrix, CSC if X is, else CSR; with several outputs a list of these.
+        For each output they are every feature's contribution to the raw score of a row, then the expected score of a
+        training row. They sum to ``predict_raw``. A sparse X gives a sparse matrix, CSC if X is CSC and CSR otherwise;
+        with several outputs, a list of these.
         """
         from pvtree.model.contributions import contributions
 
@@ -166,35 +135,52 @@ class Model:
         return contributions(self, X, first, end, n_threads, self._base(start))
 
     def encode(self, X: Any) -> Any:
-        """What the methods here take, of an X as estimators take it: a matrix or sparse rows, categories as bins."""
+        """Turn an X that estimators accept into what the methods here take.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame, Arrow table or sparse matrix
+            Rows with the columns that the model was trained on.
+
+        Returns
+        -------
+        ndarray or sparse rows
+            The same rows, with categories as bin numbers.
+        """
         from pvtree.reading.inputs import read_like
 
         return read_like(X, self.columns, "The model")
 
     @property
     def columns(self) -> Columns:
-        """What the rows of X must look like."""
+        """The columns that X must have."""
         return Columns(self.n_features, self.feature_names, self.categories)
 
     def ordered_categories(self) -> frozenset[int]:
-        """The features with categories that the trees compare by their places."""
+        """The categorical features whose bins the trees compare with thresholds."""
         features: set[int] = set()
         for tree in self.trees if self.categories else ():
             features.update(np.unique(tree.feature[(tree.feature >= 0) & (tree.cat_set < 0)]).tolist())
         return frozenset(features & self.categories.keys())
 
     def column_name(self, feature: int, unnamed: str = "Column_{}") -> str:
-        """A feature's name; if the columns have none, its number in this form."""
+        """A feature's name, or its number in the form ``unnamed`` if the columns have no names."""
         return unnamed.format(feature) if self.feature_names is None else self.feature_names[feature]
 
     def column_names(self, unnamed: str = "Column_{}") -> list[str]:
         return [self.column_name(feature, unnamed) for feature in range(self.n_features)]
 
     def feature_importance(self, kind: str = "split") -> np.ndarray:
-        """float64 (n_features,): how often each feature splits ("split") or the sum of its gains ("gain")."""
+        """The importance of each feature, float64 (n_features,).
+
+        Parameters
+        ----------
+        kind : {"split", "gain"}, default="split"
+            The number of splits on a feature, or the sum of their gains.
+        """
         if kind not in ("split", "gain"):
             raise InvalidParameterError(
-                f'importance kind {kind!r} is unknown; choose "split" for the number of splits '
+                f'importance kind {kind!r} is unknown; use "split" for the number of splits '
                 'or "gain" for the sum of their gains.'
             )
         importance = np.zeros(self.n_features)
@@ -206,31 +192,38 @@ class Model:
         return importance
 
     def tree_text(self, number: int) -> str:
-        """Tree ``number``, from 0, as text: a line for each node, indented by its depth."""
+        """Tree ``number`` as text, a line per node, indented by its depth; the first tree is 0."""
         from pvtree.model.tree_text import tree_text
 
         return tree_text(self, number)
 
-    # Import inside: model_file builds models, so it stands on this module.
+    # The file formats are imported inside methods: they build models, so they depend on this module.
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model as JSON; the file at `path` is replaced at once or left as it was."""
-        from pvtree.model import json_file as model_file
+        """Write the model as JSON; the file at ``path`` is replaced in one step or left as it was."""
+        from pvtree.model import json_file
 
-        model_file.write(self, path)
+        json_file.write(self, path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Model:
-        """Read what `save` wrote; anything else is refused with a ModelFileError."""
-        from pvtree.model import json_file as model_file
+        """Read a file that ``save`` wrote; anything else raises a ModelFileError."""
+        from pvtree.model import json_file
 
-        return model_file.read(path)
+        return json_file.read(path)
 
     def export_lightgbm(self, path: str | os.PathLike[str], average_output: bool = True) -> None:
         """Write LightGBM's text model: ``lightgbm.Booster(model_file=path)`` predicts what this model predicts.
 
-        Categorical columns of LightGBM's X hold bin numbers, as those of ``predict_raw``; ``encode`` makes them. A
-        forest says that its trees are to be averaged. Some programs overlook it, ONNX converters and LightGBM's own
-        ``pred_contrib`` among them: ``average_output=False`` writes a sum of values that were divided before.
+        LightGBM takes categorical columns as bin numbers, as ``predict_raw`` does; ``encode`` makes them.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file to write or replace.
+        average_output : bool, default=True
+            How to write a forest. True marks its trees as to be averaged. Some programs ignore that mark, among them
+            ONNX converters and LightGBM's own ``pred_contrib``. For these, False divides the values by the number of
+            trees and writes a sum.
         """
         from pvtree.model import export_lightgbm
 
@@ -238,28 +231,39 @@ class Model:
 
     @classmethod
     def from_lightgbm(cls, path: str | os.PathLike[str]) -> Model:
-        """Read a text model of LightGBM's; what these trees cannot express is refused with a ModelFileError."""
+        """Read LightGBM's text model; one that these trees cannot express raises a ModelFileError."""
         from pvtree.model import import_lightgbm
 
         return import_lightgbm.read(path)
 
     def to_dot(self, tree_index: int = 0, show_info: Collection[str] | None = None, precision: int = 3) -> str:
-        """A tree as graphviz draws it, in its DOT language; ``show_info`` as of ``pvtree.plot_tree``."""
+        """A tree in graphviz's DOT language.
+
+        Parameters
+        ----------
+        tree_index : int, default=0
+            Which tree to draw. Must be less than the number of trees.
+        show_info : list of str or None, default=None
+            What to write on the nodes, as in ``pvtree.plot_tree``.
+        precision : int, default=3
+            Digits after the decimal point. Must be at least 0.
+        """
         from pvtree.model.tree_graph import draw, to_dot
 
         return to_dot(draw(self, tree_index, show_info, precision), f"tree {tree_index}")
 
     def to_json(self) -> str:
-        """The text that `save` writes: equal models give equal texts."""
-        from pvtree.model import json_file as model_file
+        """The text that ``save`` writes; equal models give equal texts."""
+        from pvtree.model import json_file
 
-        return model_file.dump(self)
+        return json_file.dump(self)
 
     @classmethod
     def from_json(cls, text: str) -> Model:
-        from pvtree.model import json_file as model_file
+        """Read a text that ``to_json`` made; anything else raises a ModelFileError."""
+        from pvtree.model import json_file
 
-        return model_file.parse(text, "this text")
+        return json_file.parse_text(text, "this text")
 
     @cached_property
     def _predictor(self) -> Predictor:
@@ -281,11 +285,12 @@ class Model:
         return start * self.trees_per_iteration, end * self.trees_per_iteration
 
     def _base(self, start: int) -> np.ndarray:
-        """(n_outputs,): what the trees from iteration ``start`` on are added to."""
+        """(n_outputs,): the scores that the trees from iteration ``start`` on are added to."""
         return self.init_score if self.ensemble == "forest" or start <= 0 else np.zeros(self.n_outputs)
 
     def _first_scores(self, n_rows: int, start: int) -> np.ndarray:
-        """(n_outputs, n): boosting adds to the initial score, as training did, for the same bits."""
+        """(n_outputs, n): the scores before the first tree. Boosting starts from the initial score, as training does,
+        so that both give the same bits."""
         scores = np.zeros((self.n_outputs, n_rows))
         if self.ensemble == "gbdt":
             scores += self._base(start)[:, None]
@@ -298,7 +303,7 @@ class Model:
         return np.ascontiguousarray(scores.T)
 
     def __eq__(self, other: object) -> bool:
-        """Equal to the last bit, and in the types of labels and categories: True is not 1."""
+        """Models are equal to the last bit, and in the types of labels and categories: True is not 1."""
         if not isinstance(other, Model):
             return NotImplemented
         return self.trees == other.trees and self._head() == other._head()

@@ -1,4 +1,4 @@
-"""Which of a model's numbers a call of predict asks for: one choice behind estimators and Booster."""
+"""What a call of predict returns: scores, leaves or SHAP values. Estimators and Booster share this choice."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pvtree.parameters.params import Rule, integer, optional
+from pvtree.parameters.rules import Rule, integer, optional
 
 if TYPE_CHECKING:
     from pvtree.model.model import Model
 
 _FLAG = Rule("", "True or False", lambda v: isinstance(v, bool | np.bool_ | int) and v in (0, 1))
-Finish = Callable[[np.ndarray], np.ndarray]  # of raw scores, (n_rows, n_outputs)
+Finish = Callable[[np.ndarray], np.ndarray]  # raw scores (n_rows, n_outputs) -> predictions
 _COUNT = integer("How many iterations to predict with; 0 and -1 are all.", -1)
 _NUM_ITERATION = optional(_COUNT)
-_START_ITERATION = Rule("The first iteration to predict with; below 0 it is 0.", "an integer", _COUNT.has_type)
+_START_ITERATION = Rule("The first iteration to predict with; negative numbers mean 0.", "an integer", _COUNT.has_type)
 
 
 def checked_range(start_iteration: int, num_iteration: int | None) -> dict[str, Any]:
-    """LightGBM's two arguments as the model's methods take them.
+    """Translate LightGBM's two arguments into those of the model's methods.
 
-    0 iterations are all of them: so many has the best iteration of a training that did not stop early.
+    0 iterations mean all: that is the best iteration of a training that did not stop early.
     """
     _START_ITERATION.check("start_iteration", start_iteration)
     _NUM_ITERATION.check("num_iteration", num_iteration)
@@ -39,9 +39,9 @@ def predict_kind(
     pred_leaf: bool = False,
     pred_contrib: bool = False,
 ) -> Any:
-    """LightGBM's arguments, of which leaves win over contributions, and these over scores.
+    """Predict what LightGBM's flags ask for; leaves take precedence over contributions, and these over scores.
 
-    ``iterations`` are what the model's methods take beside X; ``finish`` makes predictions of raw scores.
+    ``iterations`` are the keyword arguments of the model's methods; ``finish`` turns raw scores into predictions.
     """
     for name, flag in (("raw_score", raw_score), ("pred_leaf", pred_leaf), ("pred_contrib", pred_contrib)):
         _FLAG.check(name, flag)

@@ -1,4 +1,4 @@
-"""Trees packed for prediction: stacked once, then run over blocks of rows by the threads of a team."""
+"""Trees packed for prediction: stacked once, then run over blocks of rows by a team of threads."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from pvtree.reading.sparse_tables import SparseTable
 from pvtree.reading.tables import Columns, is_sparse
 
 if TYPE_CHECKING:
-    from pvtree.model.model import Tree
+    from pvtree.model.tree import Tree
 
-BLOCK_BYTES = 128 * 1024  # a block of rows stays in the L2 cache of any processor of the last ten years
+BLOCK_BYTES = 128 * 1024  # a block of rows fits into the L2 cache of any processor of the last ten years
 MIN_THREAD_WORK = 2**16  # rows x trees below which a second thread costs more than it saves
-MANY_NODES = 2**10  # of a tree that takes longer
+MANY_NODES = 2**10  # trees with more nodes take longer per row
 Rows = np.ndarray | SparseRows
 _NO_LEAVES = np.empty((0, 0), np.int32)
 
 
 class Predictor:
-    """A sequence of trees, ready to run. Tree t adds to output t % n_outputs, or with K values to K outputs."""
+    """A sequence of trees, ready to run. Tree t adds to output t % n_outputs, or to K outputs if it has K values."""
 
     def __init__(self, trees: Sequence[Tree]) -> None:
         self.n_trees = len(trees)
@@ -53,11 +53,13 @@ class Predictor:
 
         split_shape = (self.n_trees, kernels.N_SPLITS)
         tops = (
-            np.empty(split_shape, np.float64),  # threshold, or the row of a categorical split's set
-            np.empty(split_shape, np.uint64),  # exits that stay when a row goes right
+            np.empty(split_shape, np.float64),  # threshold, or the set of a categorical split
+            np.empty(split_shape, np.uint64),  # exits that remain when a row goes right
             np.empty(split_shape, np.int32),  # slot
-            np.empty((self.n_trees, 4), np.int32),  # ends of the three groups of splits; does it go on below?
-            np.empty((self.n_trees, kernels.N_EXITS), np.uint32),  # node behind each exit
+            np.empty(
+                (self.n_trees, 4), np.int32
+            ),  # ends of the three groups of splits; whether the tree continues below
+            np.empty((self.n_trees, kernels.N_EXITS), np.uint32),  # the node at each exit
         )
         count = _stack([tree.count for tree in trees], np.int64)
         kernels.pack_tops(roots, threshold, link, count, *tops)
@@ -76,13 +78,13 @@ class Predictor:
         """Add trees first..end to OUT out, float64 C-contiguous (n_outputs, n)."""
         if out.shape[1] != X.shape[0] or out.shape[0] < self.n_values:
             raise InvalidDataError(
-                f"scores have shape {out.shape}, but X has {X.shape[0]} rows and the trees "
+                f"scores have shape {out.shape}, but X has {X.shape[0]} rows and the trees have "
                 f"{self.n_values} values; give a score for each row and value."
             )
         self._run(X, out, _NO_LEAVES, first, end, team)
 
     def leaves(self, X: Rows, first: int, end: int, team: Team) -> np.ndarray:
-        """int32 (n, end - first): the number of each row's leaf among its tree's leaves in level order."""
+        """int32 (n, end - first): each row's leaf in trees first..end, numbered in level order."""
         leaves = np.empty((X.shape[0], max(0, end - first)), np.int32)
         if leaves.size:
             self._run(X, np.empty((1, 0)), leaves, first, end, team)
@@ -95,7 +97,7 @@ class Predictor:
                 "give the columns that they were trained on."
             )
         if X.shape[0] and end > first:
-            # A tree may be as deep as half of its nodes, and a row may go all the way down.
+            # A tree may be half as deep as it has nodes, and a row may go all the way down.
             min_block = 1 + MIN_THREAD_WORK // (end - first) // (1 + self.max_nodes // MANY_NODES)
             run = self._run_sparse if isinstance(X, SparseRows) else self._run_dense
             team.for_blocks(run, X.shape[0], X, self.columns, out, leaves, first, end, min_block=min_block)
@@ -115,7 +117,7 @@ class Predictor:
         self, start: int, stop: int, X: np.ndarray, columns: np.ndarray, out: np.ndarray, leaves: np.ndarray,
         first: int, end: int,
     ) -> None:  # fmt: skip
-        """``columns`` are those of X that hold ``self.columns``."""
+        """``columns[i]`` is the column of X that holds feature ``self.columns[i]``."""
         source = np.array([X.__array_interface__["data"][0], X.strides[0], X.strides[1], X.itemsize], np.int64)
         kernels.run_trees(
             start, stop, source, columns, self.block_rows, first, end, *self._packed, self._leaf_number, out, leaves
@@ -123,7 +125,7 @@ class Predictor:
 
 
 def as_rows(X: Any, n_features: int) -> Rows:
-    """X as a float32 or float64 matrix in any memory order, not copied if it is one already, or as sparse rows."""
+    """X as sparse rows, or as a float32 or float64 matrix in any memory order, without a copy if it is one already."""
     if not is_sparse(X) and not isinstance(X, SparseRows):
         X = np.asarray(X)
     if len(X.shape) != 2 or X.shape[1] != n_features:
@@ -133,19 +135,14 @@ def as_rows(X: Any, n_features: int) -> Rows:
         )
     if is_sparse(X):
         X = SparseTable.read(X).encode(Columns(n_features))
-    if X.dtype != np.float64 and X.dtype != np.float32:  # also a foreign byte order
+    if X.dtype != np.float64 and X.dtype != np.float32:  # or a foreign byte order
         X = X.astype(np.float64)
     return X  # type: ignore[no-any-return]
 
 
 def team_for(n_rows: int, n_trees: int, n_threads: int) -> Team:
-    """No more threads than there is work for: starting one takes as long as predicting some thousand rows."""
+    """A team with no more threads than there is work for: starting one takes as long as some thousand predictions."""
     return Team(min(n_threads, max(1, n_rows * n_trees // MIN_THREAD_WORK)))
-
-
-def add_tree(tree: Tree, X: np.ndarray, scores: np.ndarray, team: Team) -> None:
-    """Add one tree's outputs on the rows of X to OUT scores, float64 C-contiguous (n,) or (n_values, n)."""
-    Predictor((tree,)).add_outputs(X, scores.reshape(-1, X.shape[0]), 0, 1, team)
 
 
 def _stack(arrays: list[np.ndarray], dtype: type, empty_shape: tuple[int, ...] = (0,)) -> np.ndarray:

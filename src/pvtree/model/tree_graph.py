@@ -1,4 +1,4 @@
-"""A tree as a picture's parts: what is written on its nodes and edges, where they stand, and DOT for graphviz."""
+"""A tree as a picture: the labels of its nodes and edges, their positions, and DOT for graphviz."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from pvtree.errors import InvalidParameterError
 from pvtree.model.tree_text import find_tree, last_left, left_categories, shortened
 
 if TYPE_CHECKING:
-    from pvtree.model.model import Model, Tree
+    from pvtree.model.model import Model
+    from pvtree.model.tree import Tree
 
-# What may be written on nodes, beside their split or value: LightGBM's words.
+# What labels may show besides the split or the value, by LightGBM's names.
 INFO = (
     "split_gain",
     "internal_value",
@@ -29,12 +30,12 @@ MAX_CATEGORIES = 10
 
 @dataclass(frozen=True)
 class Drawn:
-    """What a picture of a tree shows, by node."""
+    """The picture of a tree; lists and arrays have one entry per node."""
 
     labels: list[str]
-    edges: list[tuple[int, int, str]]  # parent, child, what is true of rows that go there
+    edges: list[tuple[int, int, str]]  # parent, child, the answer that leads there
     is_leaf: np.ndarray
-    place: np.ndarray  # float64 (n_nodes, 2): depth, and place among the leaves
+    place: np.ndarray  # float64 (n_nodes, 2): depth, and position among the leaves
 
 
 def draw(
@@ -44,7 +45,7 @@ def draw(
     precision: int = 3,
     max_category_values: int = MAX_CATEGORIES,
 ) -> Drawn:
-    """Labels, edges and places of a tree's nodes."""
+    """Lay out one tree of the model."""
     tree = find_tree(model, tree_index)
     info = tuple(show_info or ())
     unknown = [name for name in info if name not in INFO]
@@ -60,7 +61,7 @@ def draw(
 
 
 def to_dot(drawn: Drawn, name: str = "tree", orientation: str = "horizontal") -> str:
-    """The text that graphviz draws: boxes for splits, ellipses for leaves."""
+    """DOT text: boxes for splits, ellipses for leaves."""
     direction = "LR" if orientation == "horizontal" else "TB"
     lines = [f"digraph {_quoted(name)} {{", f"  graph [rankdir={direction}];", '  node [fontname="Helvetica"];']
     for node, label in enumerate(drawn.labels):
@@ -101,7 +102,7 @@ def _split(model: Model, tree: Tree, node: int, precision: int, n_shown: int) ->
 
 
 def _sides(model: Model, tree: Tree, node: int) -> tuple[str, str]:
-    """Where rows go for which the split is true, for which it is not, and those whose value is missing."""
+    """The labels of the left and the right edge: the answer, and whether missing values go there."""
     if tree.cat_set[node] >= 0:
         missing_left = bool(tree.cat_sets[tree.cat_set[node]][0] & np.uint64(1))
     else:
@@ -112,7 +113,7 @@ def _sides(model: Model, tree: Tree, node: int) -> tuple[str, str]:
 
 
 def _places(tree: Tree) -> np.ndarray:
-    """Leaves one after the other, inner nodes half-way between their children."""
+    """Leaves side by side, inner nodes halfway between their children."""
     depth, place = np.zeros(tree.n_nodes), np.zeros(tree.n_nodes)
     inner = np.flatnonzero(tree.feature >= 0).tolist()
     for node in inner:  # parents come before their children

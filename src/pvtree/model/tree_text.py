@@ -1,4 +1,4 @@
-"""Trees as text, one line a node, for people to read."""
+"""Trees as text for people, one line per node."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ import numpy as np
 from pvtree.errors import InvalidParameterError, InvalidTypeError
 
 if TYPE_CHECKING:
-    from pvtree.model.model import Model, Tree
+    from pvtree.model.model import Model
+    from pvtree.model.tree import Tree
 
-MAX_SHOWN = 8  # categories of a split
-MAX_INDENT = 40  # levels that are indented: in a tree as deep as it can be, lines would get as long as it has nodes
-MAX_WORD = 100  # characters of a name or category: each may stand in as many lines as the tree has nodes
-NUMBERED = "column {}"  # what a column without a name is called where people read
+MAX_SHOWN = 8  # categories shown per split
+MAX_INDENT = 40  # levels; without a limit, lines of a degenerate tree would be as long as it has nodes
+MAX_WORD = 100  # characters of a name or category; one may appear in every line
+NUMBERED = "column {}"  # the name of a column without one
 
 
 def tree_text(model: Model, number: int) -> str:
-    """Tree ``number``, from 0. A row goes down to the line that is true of it; missing values go where it says so."""
+    """Tree ``number``, counted from 0. Each line has the condition under which a row reaches its node."""
     tree = find_tree(model, number)
     lines = [f"tree {number}: {tree.n_leaves} leaves, {int(tree.count[0])} rows"]
     return "\n".join([*lines, *_lines(model, tree)])
@@ -38,17 +39,19 @@ def shortened(word: str) -> str:
 
 
 def left_categories(model: Model, tree: Tree, node: int) -> tuple[list[Any], bool]:
-    """The categories that go left at a split by categories, and whether missing and other ones do."""
+    """The categories that go left at a categorical split, and whether missing and other ones go left too."""
     bins = _bins(tree.cat_sets[tree.cat_set[node]])
     labels = model.categories.get(int(tree.feature[node]))
-    # Without labels a model was put together by hand, and its categories are numbers.
+    # A hand-made model may have no labels; its categories are bin numbers.
     named = [labels[b - 1] for b in bins if 0 < b <= len(labels)] if labels else [b for b in bins if b > 0]
     return list(named), 0 in bins
 
 
 def last_left(model: Model, tree: Tree, node: int) -> str | None:
-    """The last category that goes left where categories are compared by their places; before it stand the missing and
-    other ones. None at any other split."""
+    """The last category that goes left at a split that compares bins with a threshold; None at any other split.
+
+    Missing and other categories are bin 0, so they go left with it.
+    """
     labels = model.categories.get(int(tree.feature[node]))
     if not labels or tree.cat_set[node] >= 0:
         return None
@@ -57,7 +60,7 @@ def last_left(model: Model, tree: Tree, node: int) -> str | None:
 
 
 def _lines(model: Model, tree: Tree) -> Iterator[str]:
-    """Depth first, without recursion: leaf-wise trees may be deep."""
+    """The lines in depth-first order, without recursion, because leaf-wise trees may be deep."""
     waiting = [(0, 0, "")]
     while waiting:
         node, depth, condition = waiting.pop()
@@ -82,7 +85,7 @@ def _conditions(model: Model, tree: Tree, node: int) -> tuple[str, str]:
         return f"{name} <= {last}  ", f"{name} > {last}  "
     if tree.cat_set[node] < 0:
         threshold, missing_left = float(tree.threshold[node]), bool(tree.default_left[node])
-        if np.isinf(threshold) and threshold > 0:  # splits off what is missing
+        if np.isinf(threshold) and threshold > 0:  # splits off missing values
             sides = [f"{name} is a number", f"{name} is missing"]
             return tuple(f"{side}  " for side in (sides if not missing_left else sides[::-1]))  # type: ignore[return-value]
         note = [" or missing", ""] if missing_left else ["", " or missing"]

@@ -1,1 +1,1 @@
-"""What is minimised and what is measured: losses, metrics and exact sums."""
+"""Losses to minimise, metrics to measure, and the exact sums behind both."""

@@ -1,5 +1,8 @@
-"""The area under the ROC curve of rows that are spread over workers, counted in whole numbers: the same bits for any
-order and partition of the rows. Workers share the scores out by ranges and count the pairs inside each range."""
+"""The area under the ROC curve over the rows of all workers.
+
+Pairs are counted in whole numbers, so any order and partition of the rows gives the same bits. Each worker counts the
+pairs inside one range of scores.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +18,18 @@ from pvtree.objectives.fixed_point import SUM_BITS, max_magnitude
 if TYPE_CHECKING:
     from pvtree.comm import Communicator
 
-Side = tuple[np.ndarray, np.ndarray | None]  # of one class: ascending scores, and weights in that order
-Integers = tuple[list[np.ndarray], list[np.ndarray]]  # of both classes: ascending scores, and integer weights
+Side = tuple[np.ndarray, np.ndarray | None]  # one class: ascending scores, and weights in that order
+Integers = tuple[list[np.ndarray], list[np.ndarray]]  # both classes: ascending scores, and integer weights
 
-SAMPLED_SCORES = 64  # of each worker: ranges of scores are then even to about M/64 at worst, in 0.5 kB
+SAMPLED_SCORES = 64  # per worker: 0.5 kB; the ranges are then even to about M/64 at worst
 
 
 def area_under_curve(
     is_positive: np.ndarray, score: np.ndarray, weight: np.ndarray | None, comm: Communicator | None = None
 ) -> float:
-    """Weight of rightly ordered (positive, negative) pairs of all workers' rows, ties half, as a share of all pairs.
+    """The share of (positive, negative) pairs that the scores order correctly, by weight; ties count half.
 
-    1 if a class is missing, NaN if a score is.
+    Pairs are those of all workers' rows. The area is 1 if a class is missing, and NaN if a score is NaN.
     """
     score = np.asarray(score, np.float64)
     sides = [_sorted_side(score, weight, members) for members in (is_positive, ~is_positive)]
@@ -42,7 +45,7 @@ def _sorted_side(score: np.ndarray, weight: np.ndarray | None, members: np.ndarr
 
 
 def _integer_weights(side: Side, largest: float, n_all: int) -> np.ndarray:
-    """Weights of one class on a scale of its own: ``n_all`` weights up to ``largest`` add up to 2^62 at most."""
+    """One class's weights as integers, scaled so that ``n_all`` weights up to ``largest`` sum to at most 2^62."""
     score, weight = side
     if weight is None:
         return np.ones(score.size, np.int64)
@@ -55,7 +58,7 @@ def _largest(side: Side) -> float:
 
 
 def _has_nan(sides: list[Side]) -> bool:
-    return any(score.size and math.isnan(score[-1]) for score, _ in sides)  # NaN sorts behind all numbers
+    return any(score.size and math.isnan(score[-1]) for score, _ in sides)  # NaN sorts after all numbers
 
 
 def _alone(sides: list[Side]) -> float:
@@ -66,13 +69,13 @@ def _alone(sides: list[Side]) -> float:
 
 
 def _count_pairs(scores: list[np.ndarray], weights: list[np.ndarray]) -> np.ndarray:
-    """uint64: twice the weight of the ordered pairs, high and low word; weight of the positives, of the negatives."""
+    """uint64: the high and low word of twice the ordered pairs' weight; the weights of the positives and negatives."""
     doubled = ordered_pair_weight(scores[0], weights[0], scores[1], weights[1])
     return np.array([*doubled, *(weight.sum() for weight in weights)], np.uint64)
 
 
 def _area(ranges: Sequence[np.ndarray]) -> float:
-    """The AUC from the counts of ascending ranges of scores: whole numbers, rounded once in the end."""
+    """The AUC from the counts of ascending ranges of scores, in whole numbers that are rounded once, at the end."""
     doubled = positives = negatives = 0
     for high, low, its_positives, its_negatives in (counts.tolist() for counts in ranges):
         doubled += (high << 64) + low + 2 * its_positives * negatives  # all negatives so far score below
@@ -82,43 +85,44 @@ def _area(ranges: Sequence[np.ndarray]) -> float:
 
 
 def _together(sides: list[Side], comm: Communicator) -> float:
-    """Each worker counts the pairs inside one range of scores, and the ranges are added up; three exchanges."""
+    """Each worker counts the pairs inside one range of scores; takes three exchanges."""
     sizes = [score.size for score, _ in sides]
     step = max(1, -(-sum(sizes) // SAMPLED_SCORES))
     sample = np.concatenate([score[step // 2 :: step] for score, _ in sides])
     facts = np.array([_has_nan(sides), *sizes, *map(_largest, sides), step])
-    told = comm.allgather(np.concatenate([facts, sample]), "metrics")
-    all_facts = np.array([each[: facts.size] for each in told])  # (n_workers, n_facts)
+    gathered = comm.allgather(np.concatenate([facts, sample]), "metrics")
+    all_facts = np.array([each[: facts.size] for each in gathered])  # (n_workers, n_facts)
     if all_facts[:, 0].any():
         return math.nan
     n_all, largest = all_facts[:, 1:3].sum(axis=0), all_facts[:, 3:5].max(axis=0)
     scores = [score for score, _ in sides]
     weights = [_integer_weights(side, top, int(n)) for side, top, n in zip(sides, largest, n_all, strict=True)]
     n_holders = np.count_nonzero(all_facts[:, 1:3].any(axis=1))
-    if n_holders > 1:  # else the one who has all rows needs no help
-        splitters = _splitters([each[facts.size :] for each in told], all_facts[:, 5])
+    if n_holders > 1:  # otherwise one worker has all rows and needs no help
+        splitters = _splitters([each[facts.size :] for each in gathered], all_facts[:, 5])
         scores, weights = _deal_ranges(scores, weights, sides[0][1] is not None, splitters, comm)
     return _area(comm.allgather(_count_pairs(scores, weights), "metrics"))
 
 
 def _splitters(samples: list[np.ndarray], steps: np.ndarray) -> np.ndarray:
-    """size - 1 scores between which about equally many rows lie: each sampled score stands for its worker's step."""
+    """size - 1 scores that divide the rows evenly: each sampled score stands for ``step`` rows of its worker."""
     score = np.concatenate(samples)
     order = np.argsort(score, kind="stable")
     n_below = np.cumsum(np.repeat(steps.astype(np.int64), [sample.size for sample in samples])[order])
     n_wanted = n_below[-1] * np.arange(1, len(samples)) // len(samples)
-    return score[order][np.searchsorted(n_below, n_wanted)]
+    splitters: np.ndarray = score[order][np.searchsorted(n_below, n_wanted)]
+    return splitters
 
 
 def _deal_ranges(
     scores: list[np.ndarray], weights: list[np.ndarray], is_weighted: bool, splitters: np.ndarray, comm: Communicator
 ) -> Integers:
-    """Worker m gets all scores from splitter m - 1 up to, but not including, splitter m, so no tie is torn apart.
+    """Send worker m all scores from splitter m - 1 up to, but not including, splitter m, so ties stay together.
 
-    int64 words: how many scores of each class, whether weights follow, the scores' bits, the weights.
+    A message is int64 words: the number of scores of each class, whether weights follow, the scores' bits, the weights.
     """
     merged = [_merge_ties(*side) for side in zip(scores, weights, strict=True)]
-    # Few leaves give few scores: then each with its count is less to send than each row.
+    # Few leaves give few distinct scores: then each score with its count is less to send than every row.
     has_weights = is_weighted or 2 * sum(s.size for s, _ in merged) < sum(s.size for s in scores)
     sent = merged if has_weights else list(zip(scores, weights, strict=True))
     cuts = [[0, *np.searchsorted(score, splitters), score.size] for score, _ in sent]
@@ -134,7 +138,7 @@ def _deal_ranges(
 
 
 def _sorted_ranges(messages: list[np.ndarray]) -> Integers:
-    """The scores of each class and their weights in ascending order, from what all workers sent."""
+    """The scores of each class in ascending order, with their weights, from the messages of all workers."""
     parts: list[list[Side]] = [[], []]
     for message in messages:
         n_positive, n_negative, has_weights = message[:3].tolist()
@@ -157,7 +161,7 @@ def _sorted_ranges(messages: list[np.ndarray]) -> Integers:
 
 
 def _merge_ties(score: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Each ascending score once, with the weight of all its rows."""
+    """Each distinct score with the weight of all its rows; scores ascend before and after."""
     if not score.size:
         return score, weight
     first = np.flatnonzero(np.append(True, score[1:] != score[:-1]))

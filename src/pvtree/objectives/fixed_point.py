@@ -1,5 +1,8 @@
-"""Sums that do not depend on the order of the rows: values become integers, whose addition is associative.
-Used for boost-from-average and metrics; several workers add up their integers and get the same bits."""
+"""Sums that do not depend on the order of rows: values become integers, whose addition is associative.
+
+Initial scores and metrics use them: workers add up their integers and get the same bits. A value is kept to 2^-102 of
+the largest magnitude for few rows, to 2^-84 for a million and to 2^-62 for 2^31.
+"""
 
 from __future__ import annotations
 
@@ -9,48 +12,26 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pvtree.errors import InvalidDataError
 from pvtree.kernels.objectives.fixed_point import largest_magnitude_bits, sum_limbs
 
 if TYPE_CHECKING:
     from pvtree.comm import Communicator
 
 SUM_BITS = 62  # an int64 sum with room for its sign and for rounding
-LIMB_BITS = 51  # the widest integer that float64 arithmetic rounds to in one addition
-MAX_SCALE_EXPONENT = 1023  # of a float64: sums of magnitudes below 2^-960 lose accuracy
+LIMB_BITS = 51  # the widest integer to which one float64 addition rounds
+MAX_SCALE_EXPONENT = 1023  # the largest of a float64; sums of magnitudes below 2^-960 lose accuracy
 
-Arrays = Callable[[], Iterable[np.ndarray]]  # makes the arrays anew at each call: they need not all be in memory
-Term = tuple[np.ndarray, np.ndarray | None]  # values and their weight
+Arrays = Callable[[], Iterable[np.ndarray]]  # makes the arrays anew at each call, so they need not all be in memory
+Term = tuple[np.ndarray, np.ndarray | None]  # values and their weights
 
 
 def max_magnitude(values: np.ndarray) -> float:
-    """Largest |value|, NaN if there is one; what workers agree on before ``integer_sum``."""
+    """The largest |value|, or NaN if there is one."""
     return float(np.int64(largest_magnitude_bits(_flat(values))).view(np.float64))
 
 
-def integer_sum(values: np.ndarray, max_abs: float, n: int) -> tuple[int, int]:
-    """``(total, shift)`` with sum(values) = total / 2**shift.
-
-    ``max_abs`` bounds every magnitude and ``n`` the number of values, over all workers: with the same two
-    numbers every worker gets the same ``shift``; the totals may be added in any order before ``to_float``.
-    A value is kept to 2^-102 of ``max_abs`` for few rows, to 2^-84 for a million, to 2^-62 for 2^31.
-    """
-    values = _flat(values)
-    if not math.isfinite(max_abs):
-        raise InvalidDataError(
-            f"Values must be finite to be summed exactly, max_abs is {max_abs}: drop or replace them."
-        )
-    if n < values.size or not max_magnitude(values) <= max_abs:
-        raise InvalidDataError(
-            f"Got {values.size} values up to {max_magnitude(values)} where n={n} and max_abs={max_abs} were "
-            "declared: give bounds that cover the values of all workers."
-        )
-    limb, scale_exponent = _scale(max_abs, n)
-    return _join(*_limbs(values, limb, scale_exponent), limb), scale_exponent + limb
-
-
 def to_float(total: int, shift: int) -> float:
-    """The float64 nearest to total / 2**shift; infinite where float64 ends."""
+    """The float64 nearest to total / 2**shift, or infinity if it is out of range."""
     try:
         return total / (1 << shift) if shift >= 0 else float(total << -shift)
     except OverflowError:
@@ -58,9 +39,9 @@ def to_float(total: int, shift: int) -> float:
 
 
 def exact_sum(values: np.ndarray, comm: Communicator | None = None, phase: str = "scores") -> float:
-    """The sum of ``values`` over all workers, the same whatever their order, blocking or partition.
+    """The sum of ``values`` over all workers, independent of their order, blocking and partition.
 
-    With NaN or infinities it is what float addition gives: NaN for a NaN or for both infinities, else inf.
+    NaN and infinities add as floats do: a NaN or both infinities give NaN, one infinity gives that infinity.
     """
     return _exact_sums(lambda: [values], comm, phase)[0][0]
 
@@ -68,14 +49,14 @@ def exact_sum(values: np.ndarray, comm: Communicator | None = None, phase: str =
 def exact_mean(
     values: np.ndarray, weight: np.ndarray | None = None, comm: Communicator | None = None, phase: str = "scores"
 ) -> float:
-    """Mean of ``values`` over all workers, weighted where a weight is given; NaN of nothing."""
+    """The mean of ``values`` over all workers, weighted if a weight is given; NaN if there are none."""
     return exact_means(lambda: [values], weight, comm, phase)[0]
 
 
 def exact_means(
     arrays: Arrays, weight: np.ndarray | None = None, comm: Communicator | None = None, phase: str = "scores"
 ) -> list[float]:
-    """The mean of each of several arrays with the same weight, as ratios of exact sums, in two exchanges for all."""
+    """The means of several arrays with one weight, as ratios of exact sums, in two exchanges for all."""
     if weight is None:
         return [_ratio(total, n) for total, n in _exact_sums(arrays, comm, phase)]
     (total_weight, _), *sums = _exact_sums(lambda: _weighted(arrays(), weight), comm, phase)
@@ -83,8 +64,10 @@ def exact_means(
 
 
 def exact_means_of(terms: Sequence[Term], comm: Communicator | None = None, phase: str = "scores") -> list[float]:
-    """``exact_mean`` of each of several arrays, of any lengths and each with a weight of its own or none, in two
-    exchanges for all. Whether there is a weight must be the same on every worker."""
+    """``exact_mean`` of several arrays of any lengths, each with its own weight or none, in two exchanges for all.
+
+    If an array has a weight on one worker, it must have one on every worker.
+    """
 
     def arrays() -> Iterator[np.ndarray]:
         for values, weight in terms:
@@ -113,14 +96,14 @@ def _ratio(total: float, by: float) -> float:
 
 
 def _exact_sums(arrays: Arrays, comm: Communicator | None, phase: str) -> list[tuple[float, int]]:
-    """Of each of several arrays its sum over all workers, and how many values it has there."""
-    # First exchange: of every array what is not finite, else the largest magnitude; and its length.
+    """For each array, its sum and its number of values over all workers."""
+    # First exchange: each array's length and its largest magnitude, or the sum of its non-finite values.
     sizes, bounds = _bounds(arrays)
     if comm is not None and comm.size > 1:
         gathered = np.stack(comm.allgather(np.array([sizes, bounds], np.float64), phase))  # (n_workers, 2, n_arrays)
         sizes = gathered[:, 0].sum(axis=0).astype(np.int64).tolist()
         bounds = [_joint_bound(column) for column in gathered[:, 1].T]
-    # Second exchange: the integers, those of an array all scaled alike.
+    # Second exchange: the integers. All workers scale an array alike, so they may add them in any order.
     scales = [_scale(bound, n) if math.isfinite(bound) else None for bound, n in zip(bounds, sizes, strict=True)]
     limbs = np.array(
         [
@@ -138,7 +121,7 @@ def _exact_sums(arrays: Arrays, comm: Communicator | None, phase: str) -> list[t
 
 
 def _bounds(arrays: Arrays) -> tuple[list[int], list[float]]:
-    """Lengths of the arrays; and of each its largest magnitude, or the float sum of what is not finite."""
+    """Each array's length, and its largest magnitude or the float sum of its non-finite values."""
     sizes, bounds = [], []
     for array in arrays():
         values = _flat(array)
@@ -151,7 +134,7 @@ def _bounds(arrays: Arrays) -> tuple[list[int], list[float]]:
 
 
 def _joint_bound(bounds: np.ndarray) -> float:
-    """Of the workers' bounds on one array: the largest, or the float sum of what is not finite."""
+    """Join the workers' bounds of one array: the largest, or the float sum of those that are not finite."""
     finite = np.isfinite(bounds)
     return float(bounds.max()) if finite.all() else _float_sum(bounds[~finite])
 
@@ -162,7 +145,7 @@ def _float_sum(values: np.ndarray) -> float:
 
 
 def _scale(max_abs: float, n: int) -> tuple[int, int]:
-    """Bits of a limb such that n of them fit into an int64, and the power of 2 that takes max_abs to this width."""
+    """The bits of a limb, so that a sum of n limbs fits into an int64; and the power of 2 that scales max_abs to it."""
     limb = min(LIMB_BITS, SUM_BITS - max(n - 1, 0).bit_length())
     return limb, min(limb - math.frexp(max_abs)[1], MAX_SCALE_EXPONENT)  # max_abs < 2^frexp
 

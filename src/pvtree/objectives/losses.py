@@ -1,5 +1,7 @@
-"""What boosting minimises: per-row gradients and hessians of the raw scores, and the scores it starts from.
-Scores, gradients and hessians are float64 (n_outputs, n_rows), C-contiguous."""
+"""What boosting minimises: gradients and hessians with respect to raw scores, and the initial scores.
+
+Scores, gradients and hessians are float64 (n_outputs, n_rows), C-contiguous.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,9 @@ if TYPE_CHECKING:
     from pvtree.comm import Communicator
     from pvtree.parameters.params import Params
 
-SMALLEST_PROBABILITY = 1e-15  # a class that does not occur starts at this prior, not at a score of -inf
+SMALLEST_PROBABILITY = 1e-15  # the prior of a class that does not occur, which avoids a score of -inf
 OBJECTIVES = ("regression", "binary", "multiclass", "lambdarank")
-QUERY_BLOCK = 8  # queries worth a thread of their own
+QUERY_BLOCK = 8  # fewer queries are not worth another thread
 
 
 class Loss:
@@ -38,11 +40,11 @@ class Loss:
         self.weight = None if weight is None else np.ascontiguousarray(weight, dtype=np.float64)
 
     def init_scores(self, comm: Communicator | None = None) -> np.ndarray:
-        """Best constant score per output, by sums that do not depend on the order of rows or on who holds them."""
+        """The best constant score per output, independent of the order of rows and of which worker holds them."""
         return np.zeros(self.n_outputs)
 
     def gradients(self, scores: np.ndarray, grad: np.ndarray, hess: np.ndarray, team: Team) -> None:
-        """Fill ``grad`` and ``hess``, multiplied by the weights."""
+        """Fill OUT ``grad`` and ``hess``, multiplied by the weights."""
         self._fill(scores, grad, hess, team)
         if self.weight is not None:
             team.for_blocks(kernels.multiply_by_weight, self.y.size, self.weight, grad, hess)
@@ -51,9 +53,9 @@ class Loss:
         raise NotImplementedError
 
     def total(self, moved: np.ndarray, scores: np.ndarray, grad: np.ndarray, hess: np.ndarray) -> float:
-        """The loss of the scores ``moved``, added up over this worker's rows or queries, in any units.
+        """The loss of the scores ``moved``, summed over this worker's rows or queries, in any units.
 
-        ``grad`` and ``hess`` are those at ``scores``: all that is known of a loss that a user's function stands for.
+        ``grad`` and ``hess`` are those at ``scores``; of a custom loss nothing else is known.
         """
         losses, weight = self._losses(moved)
         return exact_sum(losses if weight is None else losses * weight)
@@ -114,7 +116,7 @@ class MulticlassLogLoss(Loss):
 
 
 class LambdaRank(Loss):
-    """y are relevance labels; each pair of a query's documents counts by what swapping them does to NDCG."""
+    """y holds relevance labels. Each pair of a query's documents is weighted by how much swapping it changes NDCG."""
 
     def __init__(self, y: np.ndarray, weight: np.ndarray | None, group: np.ndarray | None, level: int) -> None:
         super().__init__(y, weight)
@@ -133,7 +135,7 @@ class LambdaRank(Loss):
         )
 
     def _losses(self, scores: np.ndarray) -> Term:
-        """What each query lacks of the best NDCG: the gradients are of no loss, but lead to this one."""
+        """1 - NDCG of each query. LambdaRank's gradients are not those of a loss, but they reduce this one."""
         weight = None if self.weight is None else self.queries.weights(self.weight)
         return 1.0 - self.queries.ndcgs(scores[0], self.level), weight
 
@@ -144,21 +146,21 @@ class CustomLoss(Loss):
     A function that takes the weight applies it itself; otherwise its gradients are multiplied by the weight.
     """
 
-    def __init__(self, y: np.ndarray, weight: np.ndarray | None, function: Callable, n_outputs: int) -> None:
+    def __init__(self, y: np.ndarray, weight: np.ndarray | None, function: Callable[..., Any], n_outputs: int) -> None:
         self.function = function
         self.n_outputs = n_outputs
         self.takes_weight = "weight" in further_arguments(function)
         super().__init__(y, weight)
 
     def gradients(self, scores: np.ndarray, grad: np.ndarray, hess: np.ndarray, team: Team) -> None:
-        """Fill ``grad`` and ``hess`` from the function's answer, once it is checked."""
-        if self.y.size == 0:  # one of several workers may have no rows, which few functions expect
+        """Check the function's answer and fill OUT ``grad`` and ``hess`` from it."""
+        if self.y.size == 0:  # few functions expect the empty arrays of a worker without rows
             return
         predicted = scores[0].copy() if self.n_outputs == 1 else scores.T.copy()
         answer = call_with(self.function, self.y, predicted, weight=self.weight)
         if not isinstance(answer, (tuple, list)) or len(answer) != 2:
             raise InvalidParameterError(
-                f"A custom objective must return (grad, hess), it returned {type(answer).__name__}: return two arrays."
+                f"A custom objective must return (grad, hess), but returned {type(answer).__name__}: return two arrays."
             )
         for name, values, out in zip(("grad", "hess"), answer, (grad, hess), strict=True):
             out[:] = _checked_gradient(name, values, predicted.shape).T
@@ -166,9 +168,9 @@ class CustomLoss(Loss):
             team.for_blocks(kernels.multiply_by_weight, self.y.size, self.weight, grad, hess)
 
     def total(self, moved: np.ndarray, scores: np.ndarray, grad: np.ndarray, hess: np.ndarray) -> float:
-        """How much the loss changes, to second order: the function tells its derivatives only."""
+        """The change of the loss to second order, because the function gives only its derivatives."""
         if self.y.size == 0:
-            return 0.0  # grad and hess hold nothing then
+            return 0.0  # grad and hess were not filled
         step = moved - scores
         return exact_sum(step * (grad + 0.5 * hess * step))
 
@@ -177,7 +179,7 @@ def _checked_gradient(name: str, values: Any, shape: tuple[int, ...]) -> np.ndar
     array = np.asarray(values, dtype=np.float64)
     if array.shape != shape:
         raise InvalidParameterError(
-            f"A custom objective must return {name} of shape {shape}, like y_pred, it is {array.shape}: "
+            f"A custom objective must return {name} of shape {shape}, like y_pred, but returned shape {array.shape}: "
             "return one value per score."
         )
     if not np.isfinite(array).all():
@@ -201,20 +203,20 @@ def make_loss(params: Params, y: np.ndarray, weight: np.ndarray | None, group: n
     if objective == "lambdarank":
         return LambdaRank(y, weight, group, params.lambdarank_truncation_level)
     raise InvalidParameterError(
-        f"objective={objective!r} is unknown to boosting: choose {', '.join(OBJECTIVES)} or give a function."
+        f"objective={objective!r} is unknown to boosting: use one of {', '.join(OBJECTIVES)} or a function."
     )
 
 
 def class_probabilities(raw: np.ndarray) -> np.ndarray:
-    """(n, n_classes) of the raw scores of boosting: one score is the second class's log-odds, more are softmax's."""
+    """(n, n_classes) from boosting's raw scores: one score is the log-odds of the second class, more go to softmax."""
     return predictions("binary" if raw.shape[1] == 1 else "multiclass", raw)
 
 
 def predictions(objective: str, raw: np.ndarray) -> np.ndarray:
     """Probabilities (n, n_classes) or values (n,) from raw scores (n, n_outputs).
 
-    A classification forest's raw scores are probabilities already; those of a custom objective have no known
-    meaning and come back as they are.
+    The raw scores of a classification forest are probabilities already. Those of a custom objective have no known
+    meaning and are returned unchanged.
     """
     raw = np.ascontiguousarray(raw, dtype=np.float64)
     n = raw.shape[0]
@@ -232,14 +234,14 @@ def predictions(objective: str, raw: np.ndarray) -> np.ndarray:
     return raw if objective == "classification" or raw.shape[1] > 1 else raw[:, 0]
 
 
-_FURTHER = {"weight": "weight", "sample_weight": "weight", "group": "group"}  # by the name of the argument
+_FURTHER = {"weight": "weight", "sample_weight": "weight", "group": "group"}  # by argument name
 
 
-def further_arguments(function: Callable) -> dict[str, str | None]:
-    """What a user's f(y_true, y_pred, ...) wants beside these two, and by which keyword: None for the next in place.
+def further_arguments(function: Callable[..., Any]) -> dict[str, str | None]:
+    """What a user's f(y_true, y_pred, ...) takes besides these two, and by which keyword; None if by position.
 
-    By name, whether or not it has a default; else the third argument is the weight and the fourth the group, if they
-    have no default. Others, such as the ``eps`` of a log loss, keep their defaults.
+    An argument is recognised by its name, whether or not it has a default. Otherwise the third argument is the weight
+    and the fourth the group, if they have no default. Others, such as the ``eps`` of a log loss, keep their defaults.
     """
     try:
         parameters = list(inspect.signature(function).parameters.values())
@@ -255,8 +257,8 @@ def further_arguments(function: Callable) -> dict[str, str | None]:
     return wanted | {_FURTHER[p.name]: p.name for p in by_keyword if p.name in _FURTHER}
 
 
-def call_with(function: Callable, y_true: Any, y_pred: Any, **known: Any) -> Any:
-    """The function with as much of what is known (weight, group) as it wants."""
+def call_with(function: Callable[..., Any], y_true: Any, y_pred: Any, **known: Any) -> Any:
+    """Call the function with those of the known arguments (weight, group) that it takes."""
     wanted = {what: name for what, name in further_arguments(function).items() if what in known}
     in_place = [known[what] for what, name in wanted.items() if name is None]
     return function(y_true, y_pred, *in_place, **{name: known[what] for what, name in wanted.items() if name})

@@ -1,5 +1,8 @@
-"""How good raw scores are, over the rows of all workers. Every sum is exact, so a metric depends neither on the
-order of the rows nor on who holds them. Names and conventions are LightGBM's."""
+"""Metrics of raw scores over the rows of all workers.
+
+Every sum is exact, so a metric depends neither on the order of rows nor on which worker holds them. Names and
+conventions are LightGBM's.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +29,15 @@ if TYPE_CHECKING:
     from pvtree.comm import Communicator
 
 MaybeArray = np.ndarray | None
-Evaluation = tuple[str, float, bool]  # name, value, greater is better
-Rows = tuple[np.ndarray, np.ndarray, MaybeArray, MaybeArray]  # y, RAW scores (n_outputs, n_rows), weight, group
+NamedValue = tuple[str, float, bool]  # name, value, greater is better
+ScoredRows = tuple[np.ndarray, np.ndarray, MaybeArray, MaybeArray]  # y, RAW scores (n_outputs, n_rows), weight, group
 
 
 @dataclass(frozen=True)
 class Metric:
-    """``metric(y, scores, weight, group, comm)`` of each worker's own rows, perhaps none; all get the same value.
+    """``metric(y, scores, weight, group, comm)``: each worker passes its own rows, and all get the same value.
 
-    Scores are RAW (n_outputs, n_rows). A weight is given on all workers or on none.
+    A worker may have no rows. Scores are RAW (n_outputs, n_rows). Either all workers give a weight or none does.
     """
 
     name: str
@@ -57,37 +60,37 @@ class Metric:
         weight: MaybeArray = None,
         group: MaybeArray = None,
         comm: Communicator | None = None,
-    ) -> list[Evaluation]:
-        """The value with its name, as custom metrics answer too."""
+    ) -> list[NamedValue]:
+        """The value with its name, in the form that custom metrics return too."""
         return self.named(self(y, scores, weight, group, comm))
 
-    def named(self, value: float) -> list[Evaluation]:
+    def named(self, value: float) -> list[NamedValue]:
         return [(self.name, value, self.greater_is_better)]
 
-    def _value(self, rows: Rows, comm: Communicator | None) -> float:
+    def _value(self, rows: ScoredRows, comm: Communicator | None) -> float:
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Mean(Metric):
-    """The weighted mean of what each row, or each query, is worth; ``finish`` makes the metric of it."""
+    """The weighted mean of a value per row or query; ``finish`` turns the mean into the metric."""
 
     terms: Callable[..., Term]
     finish: Callable[[float], float] = float
 
-    def _value(self, rows: Rows, comm: Communicator | None) -> float:
+    def _value(self, rows: ScoredRows, comm: Communicator | None) -> float:
         return self.finish(exact_means_of([self.terms(*rows)], comm, "metrics")[0])
 
 
 @dataclass(frozen=True)
 class AUC(Metric):
-    """Weight of rightly ordered (positive, negative) pairs, ties half; 1 if a class is missing."""
+    """The share of (positive, negative) pairs in correct order, by weight; ties count half; 1 if a class is missing."""
 
-    def _value(self, rows: Rows, comm: Communicator | None) -> float:
+    def _value(self, rows: ScoredRows, comm: Communicator | None) -> float:
         y, scores, weight, _ = rows
         if scores.shape[0] > 2:
             raise InvalidParameterError(
-                f"eval_metric='auc' is for two classes, there are {scores.shape[0]}: use multi_logloss."
+                f"eval_metric='auc' is for two classes, but there are {scores.shape[0]}: use multi_logloss."
             )
         return area_under_curve(y > 0.5, scores[-1], weight, comm)
 
@@ -96,8 +99,8 @@ class AUC(Metric):
 class CustomMetric:
     """``function(y_true, y_pred[, weight[, group]]) -> (name, value, is_higher_better)``, or a list of these.
 
-    y_pred is what predict or predict_proba gives; for two classes the probability of the second. Worker 0 calls the
-    function once, with the rows of all workers, one worker's after the other's.
+    y_pred is what predict or predict_proba returns; for two classes, the probability of the second. Worker 0 calls the
+    function once, with the rows of all workers in the order of their ranks.
     """
 
     function: Callable[..., Any]
@@ -110,32 +113,32 @@ class CustomMetric:
         weight: MaybeArray = None,
         group: MaybeArray = None,
         comm: Communicator | None = None,
-    ) -> list[Evaluation]:
-        """Call the function with as much as it takes, and check its answer."""
+    ) -> list[NamedValue]:
+        """Call the function with the arguments that it takes, and check its answer."""
         predicted = predictions(self.objective, scores.T)
         if self.objective in ("binary", "classification") and predicted.shape[1] == 2:
             predicted = predicted[:, 1]
         if comm is None or comm.size == 1:
             return self._call(y, predicted, weight, group)
         rows = [None if each is None else _on_worker_0(each, comm) for each in (y, predicted, weight, group)]
-        told = tell(self._call(*rows) if comm.rank == 0 else None, comm, "metrics")
-        return [(name, value, greater) for name, value, greater in told]
+        shared = tell(self._call(*rows) if comm.rank == 0 else None, comm, "metrics")
+        return [(name, value, greater) for name, value, greater in shared]
 
-    def _call(self, y: MaybeArray, predicted: MaybeArray, weight: MaybeArray, group: MaybeArray) -> list[Evaluation]:
+    def _call(self, y: MaybeArray, predicted: MaybeArray, weight: MaybeArray, group: MaybeArray) -> list[NamedValue]:
         answer = call_with(self.function, y, predicted, weight=weight, group=group)
         triples = answer if isinstance(answer, list) else [answer]
         if not all(isinstance(triple, tuple) and len(triple) == 3 for triple in triples):
             raise InvalidParameterError(
-                f"A custom metric must return (name, value, is_higher_better), it returned {answer!r}: "
+                f"A custom metric must return (name, value, is_higher_better), but returned {answer!r}: "
                 "return that triple or a list of such triples."
             )
         return [(str(name), float(value), bool(greater)) for name, value, greater in triples]
 
 
 def evaluate_together(
-    asked: Sequence[tuple[Metric | CustomMetric, Rows]], comm: Communicator | None = None
-) -> list[list[Evaluation]]:
-    """What ``metric.evaluate(*rows, comm)`` gives for each pair, with two exchanges for all means together."""
+    asked: Sequence[tuple[Metric | CustomMetric, ScoredRows]], comm: Communicator | None = None
+) -> list[list[NamedValue]]:
+    """``metric.evaluate(*rows, comm)`` for each pair, with two exchanges for all means together."""
     means = iter(exact_means_of([m.terms(*rows) for m, rows in asked if isinstance(m, Mean)], comm, "metrics"))
     return [
         metric.named(metric.finish(next(means))) if isinstance(metric, Mean) else metric.evaluate(*rows, comm)
@@ -144,7 +147,7 @@ def evaluate_together(
 
 
 def _on_worker_0(values: np.ndarray, comm: Communicator) -> np.ndarray:
-    """The values of all workers by rank; elsewhere nothing."""
+    """On worker 0, the values of all workers in the order of ranks; nothing elsewhere."""
     values = np.ascontiguousarray(values)
     return np.concatenate(comm.alltoall([values] + [values[:0]] * (comm.size - 1), "metrics"))
 
@@ -205,7 +208,7 @@ MULTICLASS: dict[str, Metric] = {
     "multi_logloss": Mean("multi_logloss", False, _multi_log_losses),
     "multi_error": Mean("multi_error", False, _multi_errors),
 }
-# A classification forest's raw scores are the probabilities of all classes, also of two.
+# The raw scores of a classification forest are the probabilities of all classes, even if there are two.
 FOREST: dict[str, Metric] = {
     "multi_logloss": Mean("multi_logloss", False, _forest_log_losses),
     "multi_error": Mean("multi_error", False, _multi_errors),
@@ -228,7 +231,7 @@ DEFAULTS = {
     "classification": "multi_logloss",
     "lambdarank": "ndcg@10",
 }
-# The first candidate that the objective has: "logloss" fits classifiers of any number of classes.
+# An alias stands for the first candidate that the objective has, so "logloss" suits any number of classes.
 ALIASES = {
     "mse": ("l2",),
     "mean_squared_error": ("l2",),
@@ -243,7 +246,7 @@ ALIASES = {
     "binary_error": ("binary_error", "multi_error"),
     "multi_error": ("multi_error", "binary_error"),
     "ndcg": ("ndcg@10",),
-    # XGBoost's words, and objectives as LightGBM takes them for metrics.
+    # XGBoost's names, and objectives that LightGBM accepts as metrics.
     "mlogloss": ("multi_logloss", "binary_logloss"),
     "merror": ("multi_error", "binary_error"),
     "l2_root": ("rmse",),
@@ -255,7 +258,7 @@ ALIASES = {
     "softmax": ("multi_logloss",),
     "lambdarank": ("ndcg@10",),
 }
-# Metrics of LightGBM and XGBoost that are none of ours, and no misspelt ones of ours either.
+# Metrics of LightGBM and XGBoost that pvtree does not have. They are not taken for misspelt names.
 ELSEWHERE = (
     "auc_mu aucpr average_precision cox cross_entropy fair gamma gamma_deviance huber interval kldiv kullback_leibler "
     "map mape mean_absolute_percentage_error mean_average_precision mphe poisson pre quantile rmsle tweedie xentropy"
@@ -263,7 +266,7 @@ ELSEWHERE = (
 
 
 def get_metric(name: str, objective: str | Callable[..., Any]) -> Metric:
-    """The metric of that name or alias, in any case of letters, for an objective ("custom" for a function)."""
+    """The objective's metric with this name or alias, in upper or lower case; "custom" stands for a function."""
     family, lower = _family(objective), name.lower()
     found = _find(lower, family)
     if found is not None:
@@ -290,7 +293,7 @@ def _find(name: str, family: str) -> Metric | None:
 
 
 def default_metric(objective: str | Callable[..., Any]) -> str:
-    """What is evaluated when nothing is asked for."""
+    """The metric to evaluate if none is given."""
     family = _family(objective)
     if family not in DEFAULTS:
         raise InvalidParameterError("A custom objective has no default metric: give eval_metric.")

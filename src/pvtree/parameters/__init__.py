@@ -1,1 +1,1 @@
-"""What can be asked of a training: names, aliases and rules of every parameter."""
+"""Every parameter of a training: its name, aliases and rule."""

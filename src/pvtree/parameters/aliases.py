@@ -1,13 +1,13 @@
-"""Names that users bring from LightGBM, XGBoost and scikit-learn, and what pvtree calls the same thing.
+"""Parameter names of LightGBM, XGBoost and scikit-learn, and pvtree's names for the same things.
 
-A synonym is renamed before an estimator is made, so that two fits that are the same look the same (ADR 0019). What only
-resembles one of our parameters is refused, with the name of the one that it resembles.
+Synonyms are renamed before an estimator is made, so that equal fits look equal (ADR 0019). A name that only resembles
+one of our parameters is refused, and the message names that parameter.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from pvtree.errors import InvalidParameterError
@@ -47,7 +47,7 @@ SYNONYMS: dict[str, str] = {
     "criterion": "split_criterion impurity",
 }
 
-# Something else, so that its value cannot be taken over, but this parameter is what to look at.
+# Names with another meaning, so their values cannot be taken over. The message refers to our closest parameter.
 RELATED: dict[str, str] = {
     "min_child_samples": "min_samples_split",
     "min_child_weight": "min_weight_fraction_leaf",
@@ -59,7 +59,7 @@ RELATED: dict[str, str] = {
     "early_stopping_rounds": "early_stopping",
 }
 
-# Where a synonym counts in other units: XGBoost's gain is half of LightGBM's and ours; its 0 leaves are our -1.
+# Synonyms with other units: XGBoost's gain is half of LightGBM's and ours; its 0 leaves are our -1.
 CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     "gamma": lambda value: _twice(value),
     "min_split_loss": lambda value: _twice(value),
@@ -68,7 +68,7 @@ CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     "silent": lambda value: int(not value) if isinstance(value, bool) else value,
 }
 
-# The objectives by LightGBM's, XGBoost's and scikit-learn's words.
+# Our objectives, and their names in LightGBM, XGBoost and scikit-learn.
 OBJECTIVE_WORDS: dict[str, str] = {
     "regression": "regression_l2 l2 mean_squared_error mse l2_root root_mean_squared_error rmse reg:squarederror "
     "reg:linear squared_error",
@@ -78,7 +78,7 @@ OBJECTIVE_WORDS: dict[str, str] = {
 }
 
 _SWITCH = (True, False)
-# Parameters that only ask for what is done anyway, with the values that do so; None asks for nothing at all.
+# Parameters whose listed values ask for what pvtree does anyway. None is always accepted.
 ANYWAY: dict[str, tuple[Any, ...]] = {
     "boosting_type": ("gbdt", "gbrt"),
     "boosting": ("gbdt", "gbrt"),
@@ -146,7 +146,7 @@ _ELSEWHERE = {
         ("monotone_constraints_method", "monotone_constraining_method", "mc_method"),
         "there is one method, LightGBM's 'basic'; leave it out.",
     ),
-    "warm_start": "pass init_model to fit to go on from an earlier model.",
+    "warm_start": "pass init_model to fit to continue from an earlier model.",
     **dict.fromkeys(("num_class", "num_classes"), "the classes are those in y; leave it out."),
     **dict.fromkeys(("metric", "metrics"), "pass eval_metric to fit instead."),
     **dict.fromkeys(
@@ -159,9 +159,9 @@ _ELSEWHERE = {
 def right_names(
     given: Mapping[str, Any], known: Collection[str], owner: str, anyway: Mapping[str, tuple[Any, ...]] = ANYWAY
 ) -> dict[str, Any]:
-    """The parameters under the names that ``owner`` knows, without those that only ask for what is done anyway.
+    """Rename parameters to the names that ``owner`` knows; drop those that ask for what is done anyway.
 
-    Refuses a name that it cannot place, and two names for one parameter.
+    Unknown names and two names for one parameter are refused.
     """
     renamed: dict[str, Any] = {}
     came_as: dict[str, str] = {}
@@ -173,29 +173,22 @@ def right_names(
             raise InvalidParameterError(f"{_refusal(name, value, owner)}; {_remedy(name, known)}")
         if right in renamed:
             raise InvalidParameterError(
-                f"{came_as[right]} and {name} are two names of one parameter of {owner}; give one of them."
+                f"{came_as[right]} and {name} are two names for one parameter of {owner}; give one of them."
             )
         came_as[right] = name
         renamed[right] = CONVERSIONS[name](value) if name != right and name in CONVERSIONS else value
     return renamed
 
 
-def check_names(given: Iterable[str], known: Collection[str], owner: str) -> None:
-    """Refuse the first of ``given`` that is not a parameter of ``owner``, saying which name is right."""
-    for name in given:
-        if name not in known:
-            raise InvalidParameterError(f"{name} is not a parameter of {owner}; {_remedy(name, known)}")
-
-
 def synonym(name: str, known: Collection[str]) -> str | None:
-    """Which of the ``known`` parameters it is, under whatever name."""
+    """The one of the ``known`` parameters that ``name`` or one of its synonyms stands for, or None."""
     if name in known:
         return name
     return next((right for right in known if name.lower() in SYNONYMS.get(right, "").split()), None)
 
 
 def objective_named(word: str, names: Collection[str]) -> str | None:
-    """The one of these objectives that has this name or this word in another library."""
+    """The one of these objectives that has this name here or in another library, or None."""
     if word in names:
         return word
     return next((name for name in names if word in OBJECTIVE_WORDS.get(name, "").split()), None)
@@ -209,7 +202,9 @@ def _is_one_of(value: Any, accepted: tuple[Any, ...]) -> bool:
 
 
 def _refusal(name: str, value: Any, owner: str) -> str:
-    return f"{name}={value!r} is not done by {owner}" if name in ANYWAY else f"{name} is not a parameter of {owner}"
+    return (
+        f"{name}={value!r} is not supported by {owner}" if name in ANYWAY else f"{name} is not a parameter of {owner}"
+    )
 
 
 def _remedy(name: str, known: Collection[str]) -> str:

@@ -1,4 +1,4 @@
-"""Constraints on columns as they are written in one text: on command lines, and in LightGBM's and XGBoost's scripts."""
+"""Constraints on columns written as text, as on command lines and in LightGBM's and XGBoost's scripts."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ _SETS = rf"{_SET}(\s*,\s*{_SET})*"
 
 
 def signs_of(text: str) -> list[int] | dict[Column, int]:
-    """``1,-1,0`` or ``(1,-1,0)`` for all columns, or ``age:1,3:-1`` for those with a constraint; else ValueError."""
+    """Parse ``1,-1,0`` or ``(1,-1,0)`` (all columns) or ``age:1,3:-1`` (some columns); raise ValueError otherwise."""
     inner = text.strip()
     if re.fullmatch(r"\(.*\)|\[.*\]", inner):
-        inner = inner[1:-1].strip().removesuffix(",")  # Python writes (1,) for one
+        inner = inner[1:-1].strip().removesuffix(",")  # Python writes a tuple of one as (1,)
     parts = [part.rpartition(":") for part in inner.split(",")]
     if all(colon for _, colon, _ in parts):
         return {_column(name): int(sign) for name, _, sign in parts}
     if any(colon for _, colon, _ in parts):
-        raise ValueError(f"{text!r} has names for some signs only")
+        raise ValueError(f"{text!r} names columns for only some of its signs")
     return [int(sign) for _, _, sign in parts]
 
 
 def sets_of(text: str) -> list[list[Column]]:
-    """``0,1;2,3`` or ``[0,1],[2,3]`` or ``[["age", "income"], ["height"]]``; else ValueError."""
+    """Parse ``0,1;2,3`` or ``[0,1],[2,3]`` or ``[["age", "income"], ["height"]]``; raise ValueError otherwise."""
     inner = text.strip()
     if re.fullmatch(rf"\[\s*{_SETS}\s*\]", inner):
         inner = inner[1:-1].strip()
@@ -32,7 +32,7 @@ def sets_of(text: str) -> list[list[Column]]:
     elif re.fullmatch(_SETS, inner):
         parts = [part[1:-1] for part in re.findall(_SET, inner)]
     else:
-        raise ValueError(f"{text!r} has brackets that are no sets")
+        raise ValueError(f"{text!r} has brackets that do not form sets")
     sets = [[_column(each) for each in part.split(",") if each.strip()] for part in parts]
     if not all(sets):
         raise ValueError(f"{text!r} has a set without columns")
@@ -40,7 +40,7 @@ def sets_of(text: str) -> list[list[Column]]:
 
 
 def _column(text: str) -> Column:
-    """A column's index, or its name, perhaps in quotes."""
+    """A column's index, or its name, which may be quoted."""
     text = text.strip()
     if text.isdigit():
         return int(text)

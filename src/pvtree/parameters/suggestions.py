@@ -1,16 +1,16 @@
-"""The name that a misspelt one probably stands for. A wrong guess is worse than none: only slips count."""
+"""Guesses what a misspelt name stands for. A wrong guess is worse than none, so only small slips count."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import pairwise
 
-# A slip in three letters, and two at most: further off lie other words, such as random_state for warm_start.
+# One slip per three letters, and at most two: beyond that lie other words, such as random_state for warm_start.
 _LETTERS_A_SLIP, _MOST_SLIPS = 3, 2
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:
-    """The known name with the fewest slips; None if none is near. Capitals do not count, nor - for _."""
+    """The known name with the fewest slips, or None if none is near. Case does not count, nor does - for _."""
     given = _plain(word)
     most = min(_MOST_SLIPS, len(given) // _LETTERS_A_SLIP)
     slips, name = min(((n_slips(given, _plain(name)), name) for name in known), default=(most + 1, ""))
@@ -18,8 +18,8 @@ def closest(word: str, known: Iterable[str]) -> str | None:
 
 
 def n_slips(word: str, meant: str) -> int:
-    """Letters wrong, missing or too many, and neighbours swapped (optimal string alignment)."""
-    # Rows of the table [letters of word, letters of meant]: the last but one, and the last.
+    """Count wrong, missing and extra letters and swapped neighbours (optimal string alignment)."""
+    # The last two rows of the table [letters of word, letters of meant].
     before, last = [0] * (len(meant) + 1), list(range(len(meant) + 1))
     for i, pair in enumerate(pairwise(" " + word), 1):
         row = [i]

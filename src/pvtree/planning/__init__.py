@@ -1,1 +1,1 @@
-"""What a training will cost on a cluster, before anything is trained."""
+"""Predicts what a training will cost on a cluster, before anything is trained."""

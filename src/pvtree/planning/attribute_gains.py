@@ -1,4 +1,4 @@
-"""The gain of every attribute of given rows, in plain numpy: what the theorems speak of, apart from any training."""
+"""The gain of every attribute on given rows, in plain numpy: the quantity of the theorems, apart from any training."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pvtree.binning.thresholds import Thresholds
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
 from pvtree.kernels.binning.dense import choose_thresholds
 from pvtree.kernels.constants import N_BINS
-from pvtree.parameters.params import integer
+from pvtree.parameters.rules import integer
 
 CRITERIA = ("entropy", "variance")
 MOST_BINS = int(N_BINS) - 1
 
 
 class BestSplits(NamedTuple):
-    """The best split of each attribute: arrays with one place for each."""
+    """The best split of each attribute: arrays with one entry per attribute."""
 
-    gain: np.ndarray  # impurity of all rows, less that of the sides by their shares of the rows
+    gain: np.ndarray  # impurity of all rows, less that of both sides weighted by their shares of rows
     left_impurity: np.ndarray
     right_impurity: np.ndarray
     last_left: np.ndarray  # the last bin that goes left
@@ -32,7 +32,7 @@ class BestSplits(NamedTuple):
 
 
 class BinnedData(NamedTuple):
-    """Rows as numbers of bins, and what each row adds to the sums of its bins."""
+    """Rows as bin numbers, and what each row adds to the sums of its bins."""
 
     codes: np.ndarray  # int64 (n_rows, n_attributes), from 0
     n_bins: np.ndarray  # int64 (n_attributes,)
@@ -40,7 +40,7 @@ class BinnedData(NamedTuple):
     criterion: str
 
     def histograms(self, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
-        """float64 (n_attributes, bins, n_sums) of these rows, which may be named several times."""
+        """float64 (n_attributes, bins, n_sums) over these rows; a row may occur several times."""
         codes, values = self.codes[rows], self.values[rows]
         n_attributes, width = codes.shape[1], int(self.n_bins.max(initial=1))
         place = (codes + width * np.arange(n_attributes)).ravel()
@@ -51,12 +51,15 @@ class BinnedData(NamedTuple):
         return np.stack(sums, axis=-1).reshape(n_attributes, width, len(sums))
 
     def weighted_impurity(self, sums: np.ndarray) -> np.ndarray:
-        """Rows times their impurity, from sums in the last axis."""
+        """The number of rows times their impurity, from sums in the last axis."""
+        weighted: np.ndarray
         if self.criterion == "entropy":
             total = sums.sum(axis=-1)
-            return _x_log_x(total) - _x_log_x(sums).sum(axis=-1)
-        n, y, y_squared = np.moveaxis(sums, -1, 0)
-        return np.maximum(y_squared - y * y / np.maximum(n, 1.0), 0.0)
+            weighted = _x_log_x(total) - _x_log_x(sums).sum(axis=-1)
+        else:
+            n, y, y_squared = np.moveaxis(sums, -1, 0)
+            weighted = np.maximum(y_squared - y * y / np.maximum(n, 1.0), 0.0)
+        return weighted
 
     def n_rows_of(self, sums: np.ndarray) -> np.ndarray:
         return sums.sum(axis=-1) if self.criterion == "entropy" else sums[..., 0]
@@ -68,12 +71,12 @@ class BinnedData(NamedTuple):
         return impurity
 
     def sides(self, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Sums on the left and on the right of every boundary between bins, from histograms."""
+        """The sums left and right of every boundary between bins, from histograms."""
         left = np.cumsum(sums, axis=1)
         return left[:, :-1], left[:, -1:] - left[:, :-1]
 
     def best_splits(self, sums: np.ndarray) -> BestSplits:
-        """From histograms; an attribute of one bin gains nothing."""
+        """The best splits, from histograms; an attribute with one bin gains nothing."""
         if sums.shape[1] < 2:
             sums = np.concatenate((sums, np.zeros_like(sums)), axis=1)
         left, right = self.sides(sums)
@@ -91,7 +94,7 @@ class BinnedData(NamedTuple):
         )
 
     def coarser(self, n_bins: int) -> BinnedData:
-        """Neighbouring bins merged to about equal mass, as tree_learner="quantized" merges them."""
+        """The same rows with neighbouring bins merged to about equal mass, as tree_learner="quantized" does."""
         merged = np.flatnonzero(self.n_bins > n_bins)
         shape = (self.codes.shape[1], int(N_BINS))
         nowhere = Thresholds(np.full(shape, np.inf), self.n_bins.copy(), np.zeros(shape[0], np.uint8))
@@ -104,7 +107,7 @@ class BinnedData(NamedTuple):
 
 
 def bin_data(X: np.ndarray, y: np.ndarray, criterion: str = "entropy", max_bin: int = MOST_BINS) -> BinnedData:
-    """Bins of about equal mass, chosen as training chooses them, from all rows."""
+    """Bin all rows into bins of about equal mass, as training does."""
     X, y = _checked(X, y, criterion, max_bin)
     codes = np.empty(X.shape, np.int64)
     n_bins = np.empty(X.shape[1], np.int64)
@@ -117,7 +120,7 @@ def bin_data(X: np.ndarray, y: np.ndarray, criterion: str = "entropy", max_bin: 
 
 
 def _summands(y: np.ndarray, criterion: str) -> np.ndarray:
-    """What a row adds to its bins: a one for its class; or one, the label and its square."""
+    """What each row adds to its bins: 1 for its class; or 1, the label and its square."""
     if criterion == "entropy":
         try:
             classes, label = np.unique(y, return_inverse=True)
@@ -130,12 +133,12 @@ def _summands(y: np.ndarray, criterion: str) -> np.ndarray:
 
 def _checked(X: np.ndarray, y: np.ndarray, criterion: str, max_bin: int) -> tuple[np.ndarray, np.ndarray]:
     if criterion not in CRITERIA:
-        raise InvalidParameterError(f"criterion must be one of {', '.join(CRITERIA)}, is {criterion!r}.")
+        raise InvalidParameterError(f"criterion must be one of {', '.join(CRITERIA)}, got {criterion!r}.")
     integer("of an attribute", 2, MOST_BINS).check("max_bin", max_bin)
     X, y = numbers("X", X), np.asarray(y) if criterion == "entropy" else numbers("y", y)
     if X.ndim != 2 or y.shape != X.shape[:1] or len(y) == 0:
         raise InvalidDataError(
-            f"X must be a matrix of at least one row, and y must have a label for each, are {X.shape} and {y.shape}."
+            f"X must be a matrix with at least one row and y a label for each, got shapes {X.shape} and {y.shape}."
         )
     if not np.isfinite(X).all() or (y.dtype.kind == "f" and not np.isfinite(y).all()):
         raise InvalidDataError("X and y must be finite here; leave out rows with missing values.")
@@ -151,5 +154,5 @@ def numbers(name: str, value: Any) -> np.ndarray:
 
 
 def _x_log_x(x: np.ndarray) -> np.ndarray:
-    """In bits; 0 at 0."""
+    """x log2(x), and 0 at 0."""
     return x * np.log2(np.where(x > 0.0, x, 1.0))

@@ -1,6 +1,6 @@
-"""How fast this machine is: small trainings on it, whose counts of work are known, give seconds for each count.
+"""Measures how fast this machine is: small trainings with known counts of work give the seconds of each count.
 
-Measured once and kept in the user's cache folder; a plan reads it there.
+The result is kept in the user's cache folder, where plans read it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Speeds:
-    """Seconds of one core for each count of ``workload.Work``."""
+    """Seconds that one core takes for each count of ``workload.Work``."""
 
     updates: float
     rows: float
@@ -37,18 +37,18 @@ class Speeds:
     trees: float
 
 
-# Of a core of a 2020s server (Intel Xeon, 2 cores, docs/plan.md), for plans without a measurement.
+# A core of a 2020s server (Intel Xeon, 2 cores, docs/plan.md), for plans without a measurement.
 TYPICAL = Speeds(
     updates=0.85e-9, rows=3.0e-9, searched=2.5e-9, voted=3.0e-9, items=400e-9, packed=16e-9, sparse=3.5e-9,
     frontiers=0.5e-3, trees=0.3e-3,
 )  # fmt: skip
 
 
-_LARGE = 2**22  # values of the data
+_LARGE = 2**22  # values; larger data is measured once
 
 
 class Run(NamedTuple):
-    """One training that is measured."""
+    """One training to measure."""
 
     strategy: str
     n_rows: int
@@ -58,7 +58,7 @@ class Run(NamedTuple):
     n_leaves: int = 31
 
 
-# Few rows show what bins and frontiers cost, many what rows do.
+# Few rows show the cost of bins and frontiers, many rows that of rows.
 RUNS = (
     Run("serial", 2_000, 16, 1, 10),
     Run("serial", 4_000, 320, 1),
@@ -80,7 +80,15 @@ RUNS = (
 
 
 def speeds(recalibrate: bool = False, say: Say | None = None) -> Speeds:
-    """This machine's, measured now unless they are known; ``say`` is told how the measurement goes."""
+    """This machine's speeds, measured now unless they are known.
+
+    Parameters
+    ----------
+    recalibrate : bool, default=False
+        Measure even if the speeds are known.
+    say : callable or None, default=None
+        Is called with a line of text for each step of the measurement.
+    """
     path = cache_file()
     known = None if recalibrate else _read(path)
     if known is not None:
@@ -91,7 +99,7 @@ def speeds(recalibrate: bool = False, say: Say | None = None) -> Speeds:
 
 
 def measure(say: Say | None = None) -> Speeds:
-    """Train what ``RUNS`` lists, about a minute, and solve for the seconds of each count."""
+    """Run the trainings in ``RUNS``, for about a minute, and solve for the seconds of each count."""
     work, seconds = [], []
     for number, run in enumerate(RUNS):
         if say is not None:
@@ -102,12 +110,12 @@ def measure(say: Say | None = None) -> Speeds:
 
 
 def solve(work: list[Work], seconds: list[float]) -> Speeds:
-    """The speeds, none of them negative, that miss the measured seconds by the smallest shares."""
+    """The non-negative speeds with the least squared relative error of the measured seconds."""
     from scipy.optimize import nnls
 
     counts, target = np.array([astuple(each) for each in work]), np.array(seconds)
-    scale = np.array(astuple(TYPICAL))  # so that all unknowns are of the order of 1
-    # What the measurements leave open stays near the typical: a weak pull, a fiftieth of a measurement's weight.
+    scale = np.array(astuple(TYPICAL))  # makes all unknowns about 1
+    # A weak pull, a fiftieth of a measurement's weight, keeps undetermined speeds near the typical ones.
     pull = 0.02 * np.eye(len(scale))
     found, _ = nnls(
         np.vstack((counts * scale / target[:, None], pull)), np.concatenate((np.ones(len(target)), np.diag(pull)))
@@ -116,11 +124,11 @@ def solve(work: list[Work], seconds: list[float]) -> Speeds:
 
 
 def seconds_per_tree(run: Run) -> float:
-    """Of the slowest machine's computing: virtual machines with clocks, on a network that costs nothing."""
+    """Computing time of the slowest machine: virtual machines with clocks, on a network that costs nothing."""
     from pvtree.comm.network import Network
+    from pvtree.comm.user_warnings import SkewWarning
     from pvtree.comm.virtual import Cluster
     from pvtree.parameters.params import Params
-    from pvtree.training.skew import SkewWarning
     from pvtree.training.train import train
 
     X, y = made_rows(run.n_rows, run.n_features)
@@ -131,16 +139,16 @@ def seconds_per_tree(run: Run) -> float:
     )  # fmt: skip
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SkewWarning)
-        few = slice(None, 400)  # compiles, or loads what was compiled before
+        few = slice(None, 400)  # compiles the kernels, or loads them
         train(X[few], y[few], Params(**vars(params) | {"n_estimators": 1}), cluster=free)
-        # The better of two; of large data one is steady enough, and its bins take long.
+        # The better of two runs. On large data one run is steady enough, and binning takes long.
         n_times = 2 if X.size < _LARGE else 1
         took = [train(X, y, params, cluster=free).timings["training"] for _ in range(n_times)]
     return min(took) / run.n_trees
 
 
 def made_rows(n_rows: int, n_features: int) -> tuple[np.ndarray, np.ndarray]:
-    """Continuous columns of which ten tell something about the label."""
+    """Continuous columns, ten of which predict the label."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n_rows, n_features), np.float32)
     effect = X[:, :10] @ np.linspace(1.0, 0.1, 10) + rng.standard_normal(n_rows)
@@ -155,14 +163,14 @@ def _setting(run: Run) -> Setting:
 
 
 def cache_file() -> Path:
-    """In the user's folder for what can be made again."""
+    """The file in the user's cache folder."""
     import platformdirs
 
     return platformdirs.user_cache_path("pvtree", appauthor=False) / "speeds.json"
 
 
 def _mark() -> dict[str, str]:
-    """Another version or another processor is measured anew."""
+    """Identifies version and machine; a measurement with another mark is not used."""
     from importlib.metadata import version
 
     return {"pvtree": version("pvtree"), "processor": processor_name(), "node": platform.node()}
@@ -177,7 +185,7 @@ def processor_name() -> str:
 
 
 def _read(path: Path) -> Speeds | None:
-    """None where nothing is kept, or not of this machine, or not as it was written."""
+    """The kept speeds, or None if there are none, they are another machine's, or the file is damaged."""
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
         found = Speeds(**{field.name: float(kept["speeds"][field.name]) for field in fields(Speeds)})
@@ -188,7 +196,7 @@ def _read(path: Path) -> Speeds | None:
 
 
 def _write(path: Path, found: Speeds) -> None:
-    """Where the folder cannot be written to, the next plan measures again."""
+    """Keep the speeds. If the folder is not writable, the next plan measures again."""
     text = json.dumps({"mark": _mark(), "speeds": asdict(found)}, indent=1)
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from pvtree.errors import InvalidDataError, InvalidParameterError
-from pvtree.parameters.params import integer
+from pvtree.parameters.rules import integer
 from pvtree.planning.attribute_gains import MOST_BINS, BestSplits, BinnedData, bin_data, numbers
 
 COUNT = integer("of rows, votes, machines or draws", 1)
@@ -214,7 +214,8 @@ def _bias_left(bias: float | np.ndarray, epsilon: float) -> np.ndarray:
     each, tolerated = np.atleast_1d(numbers("bias", bias)), numbers("epsilon", epsilon)
     if tolerated.ndim or each.ndim > 1 or not ((each >= tolerated) & (tolerated >= 0.0) & (each < np.inf)).all():
         raise InvalidParameterError(f"epsilon must be a number from 0 to the smallest bias, is {epsilon} with {bias}.")
-    return each - tolerated
+    left: np.ndarray = each - tolerated
+    return left
 
 
 def _kept_bins(data: BinnedData, n_bins: int | None, max_bin: int) -> BinnedData:

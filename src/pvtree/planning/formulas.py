@@ -1,7 +1,7 @@
-"""What a tree costs on the wire, in closed form: by the way it grew, or for the complete tree of the paper's table.
+"""What a tree costs on the wire, in closed form: for a recorded growth, or for the complete tree of the paper's table.
 
-Plain words, nothing packed: packing sends less. Bytes are those of all workers, calls those of one, as in a
-``TrafficReport``; divided by the workers, they are what the average worker sends.
+The formulas count plain words; packing sends less. Bytes are summed over all workers and calls are those of one worker,
+as in a ``TrafficReport``. Bytes divided by the number of workers are what the average worker sends.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ import numpy as np
 from pvtree.comm.traffic import PhaseTraffic
 from pvtree.kernels.constants import MAX_CAPACITY
 
-SEAL = 8  # every message of a strategy begins with a seal of all decisions so far
+SEAL = 8  # a hash of all decisions so far, at the start of every message of a strategy
 WORD = 8  # an int64 or a float64
 SHORT_INDEX, LONG_INDEX = 2, 4  # a feature on a ballot
-MOST_SHORT = 65_534  # features that a short index tells apart, with one value left for "no vote"
-SPLIT = 14  # gain, feature, bin and side of missing values; the left sums come on top
-LEAF, ROOT = 54, 26  # a tree that travels takes 54 bytes a leaf, with the split above it, less 26 for the whole
-CATEGORIES = 32  # a bit for every category that goes left
+MOST_SHORT = 65_534  # features that a short index can name, with one value left for "no vote"
+SPLIT = 14  # gain, feature, bin and side of missing values; the left sums are extra
+LEAF, ROOT = 54, 26  # a tree on the wire takes 54 bytes per leaf, with the split above it, less 26 in total
+CATEGORIES = 32  # one bit per category: whether it goes left
 
 
 @dataclass(frozen=True)
 class Wire:
-    """What the messages of one training are made of."""
+    """The sizes that determine the messages of one training."""
 
     n_workers: int
     n_features: int
-    top_k: int = 0  # names on a ballot; 0 where nobody votes
+    top_k: int = 0  # names on a ballot; 0 without voting
     by_columns: bool = False  # attribute-parallel: every worker has all rows
-    n_planes: int = 1  # words of a bin while all its sums fit into them
+    n_planes: int = 1  # words of a bin whose sums all fit into them
     n_fields: int = 3  # words of a bin of a large node: count, hessian and gradient
     has_categories: bool = False
-    n_scales: int = 2  # largest gradient and hessian, which set the steps of the integers; class counts have none
-    has_exact_sums: bool = True  # of the leaves, where hessians are real numbers
+    n_scales: int = 2  # the largest gradient and hessian, which scale the integers; class counts need none
+    has_exact_sums: bool = True  # of the leaves, if hessians are real numbers
 
     @property
     def index_bytes(self) -> int:
@@ -49,17 +49,17 @@ class Wire:
 
 
 class Search(NamedTuple):
-    """One frontier whose splits were looked for."""
+    """One search for the splits of a frontier."""
 
     n_open: int  # nodes that may be split
-    # Bins, that of missing values included, of all histograms that each worker sent or kept as their owner.
+    # Bins, including those of missing values, of all histograms that a worker sent or kept as their owner.
     narrow_bins: int = 0  # of nodes whose rows fit packed words
     wide_bins: int = 0  # of larger ones
 
 
 @dataclass(frozen=True)
 class Growth:
-    """How a tree grew, the same on every worker."""
+    """How a tree grew; it is the same on every worker."""
 
     searches: Sequence[Search]
     n_nodes: int  # of the finished tree, leaves included
@@ -67,44 +67,44 @@ class Growth:
 
 
 def ballots(n_open: int, wire: Wire) -> int:
-    """Everybody tells everybody k names for each open node."""
+    """Every worker sends k names per open node to all others."""
     return _gathered(n_open * min(wire.top_k, wire.n_features) * wire.index_bytes, wire)
 
 
 def histograms(search: Search, wire: Wire) -> int:
-    """Every histogram goes from all workers but its owner to the owner."""
+    """Every worker but the owner sends its part of a histogram to the owner."""
     words = wire.n_planes * search.narrow_bins + wire.n_fields * search.wide_bins
     return (wire.n_workers - 1) * WORD * words + _gathered(0, wire)
 
 
 def splits(n_open: int, wire: Wire) -> int:
-    """Everybody tells everybody the best split of its own features for each open node."""
+    """Every worker sends the best split of its own features per open node to all others."""
     return _gathered(n_open * wire.split_bytes, wire)
 
 
 def rows(by_owner: Iterable[int], wire: Wire) -> int:
-    """Every owner of a winning column tells everybody a bit for each row of the nodes that it splits."""
+    """The owner of a winning column sends one bit per row of the nodes that it splits to all others."""
     return (wire.n_workers - 1) * sum((n_rows + 7) // 8 for n_rows in by_owner) + _gathered(0, wire)
 
 
 def scores(n_nodes: int, wire: Wire) -> int:
-    """All-reduces of the scales, the root's sums and the exact sums of the leaves: 2 (M-1) times their bytes."""
+    """All-reduces of the scales, the root's sums and the leaves' exact sums; each costs 2 (M-1) times its bytes."""
     n_words = wire.n_scales + wire.n_fields + (2 * n_nodes if wire.has_exact_sums else 0)
     return 2 * (wire.n_workers - 1) * WORD * n_words
 
 
 def _gathered(n_bytes: int, wire: Wire) -> int:
-    """An all-gather of so many bytes a worker; with 0, what the seals of one exchange cost."""
+    """An all-gather of ``n_bytes`` per worker; with 0, the cost of the seals of one exchange."""
     return wire.n_workers * (wire.n_workers - 1) * (n_bytes + SEAL)
 
 
 def of_tree(growth: Growth, wire: Wire) -> dict[str, PhaseTraffic]:
-    """By phase, for one tree."""
+    """The traffic of one tree by phase."""
     n_searches = len(growth.searches)
     cost = {"splits": PhaseTraffic(sum(splits(search.n_open, wire) for search in growth.searches), n_searches)}
     if wire.by_columns:
         cost["rows"] = PhaseTraffic(sum(rows(by_owner, wire) for by_owner in growth.moves), len(growth.moves))
-        return cost  # every worker has all rows, and adds them up itself
+        return cost  # every worker has all rows and sums them itself
     cost["histograms"] = PhaseTraffic(sum(histograms(search, wire) for search in growth.searches), n_searches)
     cost["scores"] = PhaseTraffic(scores(growth.n_nodes, wire), (wire.n_scales > 0) + 1 + wire.has_exact_sums)
     if wire.top_k:
@@ -113,9 +113,10 @@ def of_tree(growth: Growth, wire: Wire) -> dict[str, PhaseTraffic]:
 
 
 def of_separate_trees(n_leaves: Sequence[int], wire: Wire, keeps_best: bool) -> dict[str, PhaseTraffic]:
-    """An iteration in which workers exchange whole trees, without categories; ``n_leaves`` by worker, 0 without rows.
+    """The traffic of an iteration in which workers exchange whole trees without categories.
 
-    ``keeps_best``: they add up the losses of all trees (Svore), instead of taking the mean of them (Yu).
+    ``n_leaves`` is the number of leaves per worker, 0 for a worker without rows. With ``keeps_best`` workers add up the
+    losses of all trees and keep the best (Svore); otherwise they take the mean of the trees (Yu).
     """
     others, sending = wire.n_workers - 1, [count for count in n_leaves if count]
     cost = {"trees": PhaseTraffic(others * sum(LEAF * count - ROOT for count in sending), 1)}
@@ -125,9 +126,9 @@ def of_separate_trees(n_leaves: Sequence[int], wire: Wire, keeps_best: bool) -> 
 
 
 def of_training(trees: Sequence[Growth], wire: Wire, n_draws: int = 0) -> dict[str, PhaseTraffic]:
-    """By phase, for all trees. Workers compare their seals once more at the end.
+    """The traffic of all trees by phase. Workers compare their seals once more at the end.
 
-    Each of ``n_draws`` samples of rows (of subsample or bootstrap) costs the sum of one integer.
+    Each of ``n_draws`` samples of rows (subsample or bootstrap) costs the sum of one integer.
     """
     total: dict[str, PhaseTraffic] = {"splits": PhaseTraffic(_gathered(0, wire), 1)}
     if n_draws and not wire.by_columns:
@@ -142,10 +143,10 @@ def of_training(trees: Sequence[Growth], wire: Wire, n_draws: int = 0) -> dict[s
 def complete_tree(
     n_rows: int, depth: int, n_merged: int = 0, n_bins: int = 255, subtracts: bool = False, by_columns: bool = False
 ) -> Growth:
-    """The growth of a tree whose leaves are all ``depth`` splits below the root, each split in halves.
+    """The growth of a tree whose leaves are all ``depth`` splits below the root, and whose splits halve the rows.
 
-    ``n_merged`` features of every node are merged. With ``subtracts`` only one child of every pair sends them: always
-    so if all features are merged, and in voting as far as children elect what their parent elected.
+    ``n_merged`` features of every node are merged. With ``subtracts`` only one child of every pair sends them. That is
+    always so if all features are merged, and in voting if children elect what their parent elected.
     """
     searches = []
     for level in range(depth):
@@ -167,9 +168,9 @@ def paper_setting(
     depth: int = 6,
     subtracts: bool = False,
 ) -> dict[str, float]:
-    """Bytes that the average worker sends for one complete tree, by strategy: the paper's table of communication cost.
+    """Bytes that the average worker sends for one complete tree by strategy: the paper's table of communication cost.
 
-    Without subtraction as in the paper: the histograms of every node travel whole, in words of 8 bytes.
+    By default without subtraction, as in the paper: every node sends whole histograms, in words of 8 bytes.
     """
     n_elected = min(n_features, int(election_size * top_k))
     wires = {
@@ -185,18 +186,17 @@ def paper_setting(
     return result
 
 
-# Leaf-wise trees before they grow: how they usually do. Fitted to recorded trainings of 15 to 255 leaves; how far off a
-# training may be is told in docs/plan.md.
+# How leaf-wise trees usually grow. Fitted to recorded trainings with 15 to 255 leaves; docs/plan.md has the errors.
 
-_SMALLER_CHILD = 0.515  # of all histograms: one of each pair, and the root's
-_KEPT_ELECTIONS = 0.6  # the wider the data, the fewer of a parent's elected attributes its children elect again
-_BITMAP = 40  # bytes that tell which bins of a histogram are in use
+_SMALLER_CHILD = 0.515  # share of all histograms: one of each pair, and the root's
+_KEPT_ELECTIONS = 0.6  # exponent: the wider the data, the fewer attributes children elect again after their parent
+_BITMAP = 40  # bytes that mark which bins of a histogram are in use
 _SIZES = (np.arange(32) + 0.5) / 32  # quantiles of the nodes' sizes
 
 
 @dataclass(frozen=True)
 class Course:
-    """What growing a leaf-wise tree comes to, splits in advance included."""
+    """The total work of growing a leaf-wise tree, including splits made in advance."""
 
     n_searches: float  # frontiers
     n_open: float  # nodes searched
@@ -205,20 +205,20 @@ class Course:
 
 
 def usual_course(n_leaves: int, waits: bool = False) -> Course:
-    """By the leaf budget alone; ``waits`` where unlikely nodes wait (voting), which saves some searches."""
+    """The course that the leaf budget alone predicts. ``waits``: unlikely nodes wait (voting), which saves searches."""
     depth = log2(n_leaves)
     n_open = 2.22 * n_leaves - 5 if waits else 2.8 * n_leaves - 9
     return Course(1.0 + 1.45 * depth, max(n_open, n_leaves - 1.0), 1.0 + 0.366 * depth, 1.0 + 1.05 * depth)
 
 
 def n_travelling(n_merged: int, n_features: int) -> float:
-    """Attributes of a searched node whose histograms travel, after subtraction."""
-    share = (n_merged / n_features) ** _KEPT_ELECTIONS
+    """The attributes of a searched node whose histograms are sent, after subtraction."""
+    share: float = (n_merged / n_features) ** _KEPT_ELECTIONS
     return n_merged * (1.0 - (1.0 - _SMALLER_CHILD) * share)
 
 
 def leaf_wise_tree(n_rows: int, n_leaves: int, wire: Wire, n_merged: int = 0, n_bins: float = 255) -> Growth:
-    """The growth that is to be expected of a best-first tree where ``n_merged`` attributes of each node are merged."""
+    """The expected growth of a best-first tree if ``n_merged`` attributes of each node are merged."""
     course = usual_course(n_leaves, waits=wire.top_k > 0)
     n_searches = round(course.n_searches)
     bins = course.n_open * n_travelling(n_merged, wire.n_features) * (n_bins + 1)
@@ -231,14 +231,14 @@ def leaf_wise_tree(n_rows: int, n_leaves: int, wire: Wire, n_merged: int = 0, n_
 
 
 def packed_share(n_rows: int, n_leaves: int, wire: Wire, n_bins: float = 255) -> float:
-    """Bytes of packed histograms in those of plain ones, by the rows that a machine has for each bin of a node."""
+    """The ratio of packed to plain bytes of histograms, by the rows that a machine has per bin of a node."""
     rows = _node_rows(n_rows, n_leaves)
     plain = WORD * np.where(rows > MAX_CAPACITY, wire.n_fields, wire.n_planes)
     local = rows / wire.n_workers
     by_bin = local / (n_bins + 1)
-    if wire.top_k:  # bits: few rows go by themselves, of many the counts' digits
+    if wire.top_k:  # few rows are sent one by one, many as the digits of their counts
         packed = np.minimum(1.55 * by_bin, 1.65 + 0.325 * np.log2(np.maximum(by_bin, 0.1)))
-    else:  # no more rows than bins go by themselves; else bins in use, which are fewer than of rows spread evenly
+    else:  # up to one row per bin, rows are sent one by one; above, the bins in use, fewer than of evenly spread rows
         of_row = log2(n_bins + 1) / 8 + 4.0 * wire.n_workers / wire.n_features
         words = WORD * np.where(local > MAX_CAPACITY, wire.n_fields, wire.n_planes)
         packed = np.where(by_bin <= 1.0, of_row * by_bin, _BITMAP / (n_bins + 1) + words * -np.expm1(-0.6 * by_bin))
@@ -246,7 +246,7 @@ def packed_share(n_rows: int, n_leaves: int, wire: Wire, n_bins: float = 255) ->
 
 
 def _node_rows(n_rows: int, n_leaves: int) -> np.ndarray:
-    """Rows of the nodes that send histograms, at quantiles: smaller children, of a leaf's average size or so."""
+    """The sizes of nodes that send histograms, at quantiles: smaller children, about as large as the average leaf."""
     odds = (1.0 - _SIZES) / _SIZES
     rows: np.ndarray = np.minimum(0.8 * odds ** (1 / 1.4), n_leaves / 2) * n_rows / n_leaves
     return rows

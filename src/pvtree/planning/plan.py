@@ -1,4 +1,4 @@
-"""``pvtree plan``: what a tree will cost on a cluster, by strategy, and what to choose, before anything is trained."""
+"""``pvtree plan``: what a tree will cost on a cluster by strategy, and which to use, before anything is trained."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pvtree.errors import InvalidParameterError, public
 from pvtree.planning import calibration
 from pvtree.planning.workload import STRATEGIES, Setting, memory_of, sent_by, spread_bytes, work_of
 
-# The quantized baseline is shown but not recommended: what it loses, more rows do not bring back (Theorem 4.2).
+# The quantized baseline is shown but never recommended: more rows do not make up for its loss (Theorem 4.2).
 RECOMMENDED = ("serial", "attribute", "data", "voting")
-CLOSE = 1.1  # fewer machines that take at most this many times the least seconds are as good
+CLOSE = 1.1  # fewer machines are preferred if they take at most this many times the least seconds
 _PERCENT = round(100 * (CLOSE - 1))
-MOST_TIMES = 4  # so many times the given machines are looked at
-# Names on a ballot by the rows that a machine has in a leaf: with fewer rows a machine knows less, and names more.
+MOST_TIMES = 4  # plans consider up to this many times the given machines
+# (least rows of a machine in a leaf, names on its ballot): with fewer rows a machine knows less, so it names more.
 VOTES_BY_ROWS = ((10_000, 10), (100, 20), (0, 40))
 
 
 @dataclass(frozen=True)
 class Option:
-    """One strategy on the machines that were asked for; figures of one machine and tree."""
+    """One strategy on the given machines; figures are per machine and tree."""
 
     strategy: str
     n_bytes: float
@@ -31,7 +31,7 @@ class Option:
     network_seconds: float
     memory_bytes: int
     fits: bool
-    setup_seconds: float  # once, before the first tree: columns to their machines
+    setup_seconds: float  # once, before the first tree, to send columns to their machines
 
     @property
     def seconds(self) -> float:
@@ -46,16 +46,16 @@ class Choice:
     strategy: str
     top_k: int
     seconds: float  # per tree
-    setup_seconds: float  # before the first
+    setup_seconds: float  # before the first tree
 
     def of_trees(self, n_trees: int) -> float:
-        """Seconds of the whole training, without reading and binning."""
+        """The seconds of a training of ``n_trees`` trees, without reading and binning."""
         return self.setup_seconds + n_trees * self.seconds
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What ``plan`` finds; ``str()`` of it is the table with its sentences."""
+    """The result of ``plan``; ``str()`` gives the table and the recommendation."""
 
     setting: Setting
     network: Network
@@ -87,36 +87,50 @@ def plan(
     memory_per_machine: float | None = None,
     speeds: calibration.Speeds | None = None,
 ) -> Plan:
-    """Bytes, collectives, seconds and memory of one tree for each strategy, and which to take.
+    """Predict bytes, collectives, seconds and memory of one tree for each strategy, and recommend one.
 
-    ``bins`` is that of the average attribute; ``memory_per_machine`` is in bytes. ``speeds`` are this machine's: those
-    measured before, or now for about a minute (``pvtree.planning.calibration.speeds``), if not given.
+    Parameters
+    ----------
+    rows, attributes : int
+        The size of the data. Must be at least 1.
+    machines : int, default=8
+        The number of machines. Must be at least 1.
+    network : str or Network, default="1gbit"
+        The network between machines, such as "1gbit" or "10gbit".
+    leaves : int, default=63
+        The number of leaves of a tree. Must be at least 2.
+    bins : float, default=255
+        The number of bins of the average attribute. Must be from 2 to 255.
+    top_k : int or None, default=None
+        The number of names on a ballot; None chooses it by the rows per leaf. Must be at least 1.
+    election_size : float, default=2.0
+        The number of elected attributes, as a multiple of top_k. Must be at least 1.
+    latency : float or None, default=None
+        The seconds that a message takes at least; None for the network's own. Not used if network is a Network.
+    cores : float, default=1.0
+        The cores of each machine. Must be positive.
+    trees : int, default=100
+        The number of trees. Must be at least 1.
+    memory_per_machine : float or None, default=None
+        Bytes; strategies that need more are ruled out. Must be positive.
+    speeds : Speeds or None, default=None
+        This machine's speeds. None uses those measured before, or measures them for about a minute.
+
+    Returns
+    -------
+    Plan
     """
     n_rows, n_features = _count("rows", rows), _count("attributes", attributes)
     n_workers, n_leaves, n_trees = _count("machines", machines), _count("leaves", leaves, 2), _count("trees", trees)
-    if not 2 <= bins <= 255:
-        raise InvalidParameterError(f"bins must be a number from 2 to 255, is {bins}.")
-    if not (cores > 0 and math.isfinite(cores)):
-        raise InvalidParameterError(f"cores must be a positive number, is {cores}.")
-    if not 1.0 <= election_size < math.inf:
-        raise InvalidParameterError(f"election_size must be a number of at least 1, is {election_size}.")
-    if memory_per_machine is not None and not memory_per_machine > 0:
-        raise InvalidParameterError(f"memory_per_machine must be a positive number of bytes, is {memory_per_machine}.")
+    _check(bins, cores, election_size, memory_per_machine)
     links = Network.parse(network, latency) if isinstance(network, str) else network
     k = None if top_k is None else _count("top_k", top_k)
     base = Setting(n_rows, n_features, n_workers, min(n_leaves, max(2, n_rows)), bins, k or 1, election_size)
-    of = _Planner(base, k, links, cores, memory_per_machine, astuple(speeds or calibration.speeds()), n_trees)
-    sizes = sorted({n_workers, *(2**i for i in range(int(math.log2(MOST_TIMES * n_workers)) + 1))})
-    choices = [choice for choice in map(of.choose, sizes) if choice is not None]
-    scaling = tuple({choice.n_workers: choice for choice in choices}.values())
-    least = min((choice.of_trees(n_trees) for choice in scaling), default=0.0)
-    recommended = next((choice for choice in scaling if choice.of_trees(n_trees) <= CLOSE * least), None)
-    setting = of.setting(n_workers)
-    return Plan(setting, links, cores, of.options(setting), of.choose(n_workers), scaling, recommended, n_trees)
+    return _Planner(base, k, links, cores, memory_per_machine, astuple(speeds or calibration.speeds()), n_trees).plan()
 
 
 def votes_for(n_rows: int, n_leaves: int, n_workers: int, n_features: int) -> int:
-    """k by the rows that a machine has in an average leaf; never so many that everything is elected."""
+    """k by the rows that a machine has in an average leaf, but never so large that everything is elected."""
     in_leaf = n_rows / (n_leaves * n_workers)
     k = next(k for least, k in VOTES_BY_ROWS if in_leaf >= least)
     return max(1, min(k, n_features // 4)) if n_features > 4 else 1
@@ -131,6 +145,24 @@ class _Planner:
     memory: float | None
     speeds: tuple[float, ...]
     n_trees: int
+
+    def plan(self) -> Plan:
+        n_workers, n_trees = self.base.n_workers, self.n_trees
+        sizes = sorted({n_workers, *(2**i for i in range(int(math.log2(MOST_TIMES * n_workers)) + 1))})
+        choices = [choice for choice in map(self.choose, sizes) if choice is not None]
+        scaling = tuple({choice.n_workers: choice for choice in choices}.values())
+        least = min((choice.of_trees(n_trees) for choice in scaling), default=0.0)
+        recommended = next((choice for choice in scaling if choice.of_trees(n_trees) <= CLOSE * least), None)
+        return Plan(
+            setting=self.setting(n_workers),
+            network=self.network,
+            n_cores=self.n_cores,
+            options=self.options(self.setting(n_workers)),
+            best=self.choose(n_workers),
+            scaling=scaling,
+            recommended=recommended,
+            n_trees=n_trees,
+        )
 
     def setting(self, n_workers: int) -> Setting:
         base = self.base
@@ -155,21 +187,32 @@ class _Planner:
         )
 
     def choose(self, n_workers: int) -> Choice | None:
-        """The fastest that fits; one machine alone is serial."""
+        """The fastest strategy that fits into memory, or None; one machine alone is serial."""
         setting = self.setting(n_workers)
         names = RECOMMENDED if n_workers > 1 else ("serial",)
         fitting = [each for each in (self.option(name, setting) for name in names) if each.fits]
         if not fitting:
             return None
         best = min(fitting, key=lambda option: option.seconds + option.setup_seconds / self.n_trees)
-        # A strategy that takes one machine only is no use of several.
+        # If serial is the fastest of several machines, the others are of no use.
         n_used = 1 if best.strategy == "serial" else n_workers
         return Choice(n_used, best.strategy, setting.top_k, best.seconds, best.setup_seconds)
 
 
+def _check(bins: float, cores: float, election_size: float, memory: float | None) -> None:
+    if not 2 <= bins <= 255:
+        raise InvalidParameterError(f"bins must be a number from 2 to 255, got {bins}.")
+    if not (cores > 0 and math.isfinite(cores)):
+        raise InvalidParameterError(f"cores must be a positive number, got {cores}.")
+    if not 1.0 <= election_size < math.inf:
+        raise InvalidParameterError(f"election_size must be a number of at least 1, got {election_size}.")
+    if memory is not None and not memory > 0:
+        raise InvalidParameterError(f"memory_per_machine must be a positive number of bytes, got {memory}.")
+
+
 def _count(name: str, value: float, least: int = 1) -> int:
     if not (math.isfinite(value) and value == int(value) and value >= least):
-        raise InvalidParameterError(f"{name} must be a whole number of at least {least}, is {value}.")
+        raise InvalidParameterError(f"{name} must be a whole number of at least {least}, got {value}.")
     return int(value)
 
 
@@ -201,8 +244,8 @@ def _sentences(of: Plan) -> list[str]:
     if of.best is None or of.recommended is None:
         smallest = min(each.memory_bytes for each in of.options if each.strategy in RECOMMENDED)
         return [
-            f"Nothing fits into the memory of {_machines(s.n_workers)}: the smallest needs {format_bytes(smallest)} on "
-            "each; use more machines, or larger ones."
+            f"Nothing fits into the memory of {_machines(s.n_workers)}: the smallest strategy needs "
+            f"{format_bytes(smallest)} on each; use more machines or larger ones."
         ]
     found = []
     best, chosen = of.best, of.recommended
@@ -213,15 +256,15 @@ def _sentences(of: Plan) -> list[str]:
     found.append(_about_machines(of, chosen))
     if best.setup_seconds:
         found.append(
-            f"attribute has columns on machines: data that comes by rows takes {format_seconds(best.setup_seconds)} to "
-            "spread before the first tree (counted above)."
+            f"attribute keeps columns on machines: data that comes by rows takes {format_seconds(best.setup_seconds)} "
+            "to spread before the first tree (counted above)."
         )
     if best.strategy == "voting":
         in_leaf = s.n_rows / (s.n_leaves * s.n_workers)
         found.append(f"k = {best.top_k}: a machine has about {in_leaf:,.0f} rows in a leaf.")
     quantized = next(each for each in of.options if each.strategy == "quantized")
     if quantized.fits and quantized.seconds < best.seconds:
-        found.append("quantized would be faster, but what its coarse bins lose, more rows do not bring back.")
+        found.append("quantized would be faster, but more rows do not make up for what its coarse bins lose.")
     return found
 
 
@@ -230,11 +273,11 @@ def _about_machines(of: Plan, chosen: Choice) -> str:
     tried = f"Of 1 to {MOST_TIMES * of.setting.n_workers} machines"
     if fastest.n_workers == 1:
         return f"{tried}, one alone is the fastest."
-    told = f"{fastest.n_workers} would be the fastest ({_named(fastest)}, {format_seconds(fastest.seconds)} per tree)"
+    best = f"{fastest.n_workers} would be the fastest ({_named(fastest)}, {format_seconds(fastest.seconds)} per tree)"
     if chosen == fastest:
-        return f"{tried}, {told}, by more than {_PERCENT} %."
+        return f"{tried}, {best}, by more than {_PERCENT} %."
     return (
-        f"{tried}, {told}; {chosen.n_workers} are the fewest within {_PERCENT} % of that ({_named(chosen)}, "
+        f"{tried}, {best}; {chosen.n_workers} are the fewest within {_PERCENT} % of that ({_named(chosen)}, "
         f"{format_seconds(chosen.seconds)} per tree)."
     )
 
@@ -248,7 +291,7 @@ def _named(choice: Choice) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """For people: 0.8 ms, 1.2 s, 3.5 min, 2.1 h."""
+    """Seconds for people: 0.8 ms, 1.2 s, 3.5 min, 2.1 h."""
     if seconds < 1.0:
         return f"{1e3 * seconds:.1f} ms" if seconds < 0.1 else f"{1e3 * seconds:.0f} ms"
     for unit, size in (("s", 60.0), ("min", 60.0)):

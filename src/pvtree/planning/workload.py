@@ -1,6 +1,6 @@
-"""What one machine computes and sends for one tree, by strategy: counts from closed formulas, for plans.
+"""What one machine computes and sends for one tree, by strategy: counts in closed form, for plans.
 
-The formulas of the wire are ``comm.formulas``; what a count costs in seconds is ``calibration``'s.
+``formulas`` has the costs on the wire; ``calibration`` has the seconds of each count.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from pvtree.planning.formulas import (
 )
 
 STRATEGIES = ("serial", "attribute", "data", "quantized", "voting", *SEPARATE_LEARNERS)
-_ROW_PASSES = 4.0  # over all rows, for each tree: gradients, packing, exact sums, scores
-_BALLOT_BOUNDARIES = 64  # of each attribute that are tried for a ballot
-_VALUE_BYTES = 4  # of a float32
-_ROWS_PER_STEP = 2.0  # a row that walks down a split takes as long as so many rows that are moved with their node
-_FRONTIERS_PER_TREE = 0.2  # reading another machine's tree takes this share of a frontier's fixed time
-_ROW_BYTES = 60  # of a row beside its bins: its number and word in two places each, its side, label, score, gradients
+_ROW_PASSES = 4.0  # passes over all rows per tree: gradients, packing, exact sums, scores
+_BALLOT_BOUNDARIES = 64  # boundaries of an attribute that are tried for a ballot
+_VALUE_BYTES = 4  # a float32
+_ROWS_PER_STEP = 2.0  # a row that walks down one split costs as much as moving this many rows to a child
+_FRONTIERS_PER_TREE = 0.2  # reading another machine's tree, as a share of a frontier's fixed time
+_ROW_BYTES = 60  # of a row besides its bins: number and word, twice each; side, label, score, gradients
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What is trained, and on how many machines."""
+    """The training to plan, and the number of machines."""
 
     n_rows: int
     n_features: int
@@ -49,7 +49,7 @@ class Setting:
         return max(2.0, self.quantized_bins * self.n_bins) if strategy == "quantized" else self.n_bins
 
     def n_merged(self, strategy: str) -> int:
-        """Attributes of a node whose histograms are merged."""
+        """The number of attributes of a node whose histograms are merged."""
         if strategy in ("data", "quantized"):
             return self.n_features
         return min(self.n_features, max(1, int(self.election_size * self.top_k))) if strategy == "voting" else 0
@@ -61,7 +61,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Sent:
-    """By the average machine, for one tree."""
+    """What the average machine sends for one tree."""
 
     n_bytes: float
     n_calls: int
@@ -69,26 +69,27 @@ class Sent:
 
 @dataclass(frozen=True)
 class Work:
-    """Of one machine for one tree; the fields are those of ``calibration.Speeds``."""
+    """What one machine computes for one tree; the fields are those of ``calibration.Speeds``."""
 
-    updates: float  # of histograms: rows times attributes
-    rows: float  # moved to their children, and gone through for gradients and scores
+    updates: float  # additions to histograms: rows times attributes
+    rows: float  # moved to children, and passed over for gradients and scores
     searched: float  # bins scanned for the best split
     voted: float  # bins scanned for ballots, and subtracted
-    items: float  # where nobody votes: attributes of nodes whose own histograms are made, kept or subtracted
+    items: float  # without voting: attributes of nodes whose histograms are made, kept or subtracted
     packed: float  # bins and bytes that voting packs, sends, receives and adds up
-    sparse: float  # bins that data-parallel does the same with
+    sparse: float  # bins that data-parallel packs, sends, receives and adds up
     frontiers: float
     trees: float = 1.0
 
     def seconds(self, speeds: tuple[float, ...], n_cores: float = 1.0) -> float:
-        """More cores do not help with what a frontier or a tree costs however small it is; part of a core hurts all."""
-        *shared, frontiers, trees = (count * each for count, each in zip(astuple(self), speeds, strict=True))
+        """Seconds on ``n_cores``. The fixed costs of frontiers and trees do not shrink with more cores than one."""
+        counts: tuple[float, ...] = astuple(self)
+        *shared, frontiers, trees = (count * each for count, each in zip(counts, speeds, strict=True))
         return sum(shared) / n_cores + (frontiers + trees) / min(1.0, n_cores)
 
 
 def sent_by(strategy: str, setting: Setting) -> Sent:
-    """What the ledger is expected to show: bytes and collectives of one tree."""
+    """Bytes and collectives of one tree, as the ledger is expected to show them."""
     if strategy == "serial" or setting.n_workers == 1:
         return Sent(0.0, 0)
     wire, n_bins = setting.wire(strategy), setting.bins_of(strategy)
@@ -105,7 +106,7 @@ def sent_by(strategy: str, setting: Setting) -> Sent:
 
 
 def work_of(strategy: str, setting: Setting) -> Work:
-    """What the average machine computes; one machine alone works as ``serial`` does."""
+    """What the average machine computes; one machine alone works like ``serial``."""
     n_workers = setting.n_workers
     if strategy == "serial" or n_workers == 1:
         return _serial(setting)
@@ -118,7 +119,7 @@ def work_of(strategy: str, setting: Setting) -> Work:
     n_bins = setting.bins_of(strategy) + 1
     n_merged = setting.n_merged(strategy)
     exchanged = course.n_open * n_travelling(n_merged, setting.n_features) * n_bins if n_merged else 0.0
-    exchanged *= 2.0 * (n_workers - 1) / n_workers  # what is sent, and what comes from the others
+    exchanged *= 2.0 * (n_workers - 1) / n_workers  # what is sent and what is received
     looked_at = n_columns if by_columns else n_merged / n_workers
     return Work(
         updates=course.rows_added * n_rows * n_columns,
@@ -133,14 +134,15 @@ def work_of(strategy: str, setting: Setting) -> Work:
 
 
 def spread_bytes(strategy: str, setting: Setting) -> float:
-    """Sent by each machine once, before the first tree, where data that comes by rows is to be spread by columns."""
+    """Bytes that each machine sends before the first tree to spread data by columns that comes by rows."""
     if strategy != "attribute" or setting.n_workers == 1:
         return 0.0
-    return _VALUE_BYTES * setting.n_rows * setting.n_features * (setting.n_workers - 1) / setting.n_workers**2
+    n_bytes = _VALUE_BYTES * setting.n_rows * setting.n_features
+    return n_bytes * (setting.n_workers - 1) / setting.n_workers**2
 
 
 def memory_of(strategy: str, setting: Setting) -> int:
-    """Bytes of one machine for what training holds: bins, rows and histograms, not the data as it was read."""
+    """Bytes that training holds on one machine: bins, rows and histograms, without the data as it was read."""
     n_workers = 1 if strategy == "serial" else setting.n_workers
     by_columns = strategy == "attribute"
     n_rows = -(-setting.n_rows // (1 if by_columns else n_workers))
@@ -156,7 +158,7 @@ def memory_of(strategy: str, setting: Setting) -> int:
 
 
 def _bytes_of_bin(setting: Setting) -> float:
-    """Packed, in voting: the more rows, the longer the numbers."""
+    """The bytes of a packed bin in voting: the more rows, the longer the numbers."""
     wire = setting.wire("voting")
     search = leaf_wise_tree(
         setting.n_rows, setting.n_leaves, wire, setting.n_merged("voting"), setting.n_bins
@@ -167,7 +169,7 @@ def _bytes_of_bin(setting: Setting) -> float:
 
 
 def _serial(setting: Setting) -> Work:
-    """No splits in advance, and no frontiers."""
+    """The work of one machine alone, which makes no splits in advance and has no frontiers."""
     course = usual_course(setting.n_leaves)
     return Work(
         updates=course.rows_added * setting.n_rows * setting.n_features,
@@ -178,7 +180,7 @@ def _serial(setting: Setting) -> Work:
 
 
 def _separate(setting: Setting) -> Work:
-    """A tree of its own rows, and all machines' trees walked by them."""
+    """The work of growing a tree on the own rows, and of walking these rows down the trees of all machines."""
     alone = _serial(replace(setting, n_rows=max(1, setting.n_rows // setting.n_workers)))
     walked = _ROWS_PER_STEP * 1.5 * log2(setting.n_leaves) * setting.n_rows  # each machine's rows down every tree
     return replace(alone, rows=alone.rows + walked, frontiers=_FRONTIERS_PER_TREE * setting.n_workers)

@@ -12,7 +12,7 @@ from pvtree.find_split import make_strategy
 from pvtree.growing.sampling import counted_rows, draws_rows, is_empty, subsample_rows
 from pvtree.growing.tree_maker import GradientTreeMaker
 from pvtree.growing.tree_memory import GrownTree
-from pvtree.model.model import Tree
+from pvtree.model.tree import Tree
 from pvtree.objectives.losses import make_loss
 from pvtree.parameters.params import Params
 

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from pvtree.errors import InvalidParameterError, InvalidTypeError, public
 from pvtree.parameters.aliases import right_names
-from pvtree.parameters.params import RULES, integer, plain
+from pvtree.parameters.params import plain
+from pvtree.parameters.rules import RULES, integer
 
 # The training data never decides when to stop, because its metric improves with every tree.
 TRAINING_NAMES = frozenset({"training", "train"})

@@ -21,7 +21,7 @@ from pvtree.comm.user_warnings import warn_user
 from pvtree.errors import InvalidParameterError, InvalidTypeError, ModelFileError
 from pvtree.model.atomic_file import is_pipe_or_device, leftovers, write_at_once
 from pvtree.model.model import Model
-from pvtree.parameters.params import integer
+from pvtree.parameters.rules import integer
 from pvtree.training.callbacks import EvalResult
 from pvtree.training.fingerprint import PARTS, Fingerprint, differences, fingerprint
 

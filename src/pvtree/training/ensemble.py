@@ -10,7 +10,8 @@ import numpy as np
 from pvtree.binning.shard import Shard
 from pvtree.comm.worker import Worker
 from pvtree.growing.tree_maker import TreeMaker
-from pvtree.model.model import Model, Tree
+from pvtree.model.model import Model
+from pvtree.model.tree import Tree
 from pvtree.training.boosting import BoostingLoop
 from pvtree.training.forest import Planter, plant_forest
 from pvtree.training.options import TrainOptions

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pvtree.model.model import Model, Tree
+from pvtree.model.model import Model
 from pvtree.model.predictor import Predictor, Rows
+from pvtree.model.tree import Tree
 from pvtree.objectives.metrics import Metric, evaluate_together
 from pvtree.training.callbacks import EvalResult
 

@@ -16,7 +16,7 @@ from pvtree.find_split import make_strategy
 from pvtree.growing.sampling import bootstrap_copies, counted_rows, is_empty
 from pvtree.growing.tree_maker import ClassTreeMaker, GradientTreeMaker, weight_kind
 from pvtree.kernels.team import Team
-from pvtree.model.model import Tree
+from pvtree.model.tree import Tree
 from pvtree.objectives.fixed_point import exact_mean
 from pvtree.parameters.params import Params
 

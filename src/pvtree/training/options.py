@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pvtree.model.model import Model, Tree
+from pvtree.model.model import Model
+from pvtree.model.tree import Tree
 from pvtree.parameters.params import Params
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pvtree.comm.agreement import tell
-from pvtree.model.model import Model, Tree
+from pvtree.model.model import Model
+from pvtree.model.tree import Tree
 from pvtree.training.callback_runner import GO_ON, CallbackRunner, Verdict
 from pvtree.training.callbacks import EarlyStopException, EvalResult
 from pvtree.training.checkpoint_file import Saved

@@ -13,7 +13,7 @@ from pvtree.binning.shard import Shard
 from pvtree.comm import Communicator
 from pvtree.comm.worker import Worker
 from pvtree.errors import CommunicationError
-from pvtree.model.model import Tree
+from pvtree.model.tree import Tree
 from pvtree.parameters.params import Params
 from pvtree.reading.training_rows import TrainingRows
 from pvtree.training.boosting import BoostingLoop

@@ -12,7 +12,7 @@ from pvtree.binning.thresholds import Thresholds
 from pvtree.errors import CommunicationError
 from pvtree.growing.tree_maker import thresholds_and_sets
 from pvtree.kernels.growing.route import sum_upwards
-from pvtree.model.model import Tree
+from pvtree.model.tree import Tree
 
 
 class BinnedTree(NamedTuple):

@@ -44,7 +44,8 @@ def evaluate(
     refuse_ranks("evaluate")
     from pvtree.front.cli import evaluation
     from pvtree.model.model import Model
-    from pvtree.parameters.params import RULES, n_threads
+    from pvtree.parameters.params import n_threads
+    from pvtree.parameters.rules import RULES
     from pvtree.reading import files
 
     RULES["n_jobs"].check("n_jobs", n_jobs)

@@ -66,7 +66,7 @@ def parameter_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def make_option(name: str, parameter: inspect.Parameter) -> Callable[..., Any]:
-    from pvtree.parameters.params import RULES
+    from pvtree.parameters.rules import RULES
 
     rule, flag = RULES[name], f"--{name.replace('_', '-')}"
     text = f"{rule.meaning} Takes {TAKES.get(name, rule.allowed)}; {default_text(name)}."

@@ -50,7 +50,8 @@ def predict(
     from pvtree.front.cli import prediction_columns as answers
     from pvtree.front.cli.prediction_files import prediction_file
     from pvtree.model.model import Model
-    from pvtree.parameters.params import RULES, n_threads
+    from pvtree.parameters.params import n_threads
+    from pvtree.parameters.rules import RULES
     from pvtree.reading import files
 
     kind = chosen_kind([name for name, is_given in kinds.items() if is_given])

@@ -17,7 +17,8 @@ from pvtree.comm.user_warnings import warn_user
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
 from pvtree.front.estimators.argument_docs import PREDICT, attribute_docs, documented
 from pvtree.parameters.aliases import ANYWAY, right_names
-from pvtree.parameters.params import RULES, Rule, check_values, n_threads, parameter_docs
+from pvtree.parameters.params import n_threads
+from pvtree.parameters.rules import RULES, Rule, check_values, parameter_docs
 from pvtree.reading import inputs
 from pvtree.reading.dask_data import is_collection, lazily
 

@@ -11,7 +11,7 @@ import numpy as np
 from pvtree.comm import Communicator
 from pvtree.comm.agreement import share
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
-from pvtree.parameters.params import integer
+from pvtree.parameters.rules import integer
 
 if TYPE_CHECKING:
     from pvtree.objectives.metrics import CustomMetric, Metric

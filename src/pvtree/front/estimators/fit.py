@@ -25,7 +25,8 @@ from pvtree.front.estimators.eval_arguments import (
 from pvtree.front.estimators.fit_options import FitOptions, shown, with_verbose_callback
 from pvtree.front.estimators.unknown_arguments import refuse_unknown
 from pvtree.growing.constraints import read_interactions, read_monotone
-from pvtree.parameters.params import Params, learner_for, make_params, positive, refuse_serial
+from pvtree.parameters.params import Params, learner_for, make_params, refuse_serial
+from pvtree.parameters.rules import positive
 from pvtree.reading import inputs
 from pvtree.reading.dask_data import is_collection
 from pvtree.training.callbacks import TRAINING_NAMES

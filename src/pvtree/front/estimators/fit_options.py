@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pvtree.errors import InvalidParameterError, InvalidTypeError
 from pvtree.front.estimators.eval_arguments import EvalArguments
-from pvtree.parameters.params import RULES, Rule, integer
+from pvtree.parameters.rules import RULES, Rule, integer
 from pvtree.training.callbacks import checkpoint, log_evaluation
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from pvtree.front.estimators.argument_docs import PREDICT, documented
 from pvtree.front.estimators.base import store
 from pvtree.front.estimators.fit import Fitting
 from pvtree.front.estimators.tasks import Classifier, Regressor
-from pvtree.parameters.params import RULES, SEPARATE_LEARNERS, TREE_LEARNERS, one_of
+from pvtree.parameters.params import SEPARATE_LEARNERS, TREE_LEARNERS
+from pvtree.parameters.rules import RULES, one_of
 
 _FOREST_RULES = RULES | {
     "tree_learner": one_of(

@@ -19,7 +19,7 @@ from pvtree.front.estimators.fit_options import FitOptions, with_verbose_callbac
 from pvtree.front.estimators.tasks import Classifier, Regressor, Values
 from pvtree.front.estimators.unknown_arguments import refuse_unknown
 from pvtree.parameters.aliases import objective_named
-from pvtree.parameters.params import RULES, objective
+from pvtree.parameters.rules import RULES, objective
 from pvtree.reading import inputs
 
 if TYPE_CHECKING:

@@ -1,0 +1,301 @@
+"""One table that says what each parameter means and allows. Checks, error messages and docs come from it."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from pvtree.errors import InvalidParameterError, InvalidTypeError
+from pvtree.parameters.aliases import objective_named
+from pvtree.parameters.constraint_texts import sets_of, signs_of
+from pvtree.parameters.params import SEPARATE_LEARNERS, TREE_LEARNERS
+
+INT64_MAX = 2**63 - 1  # kernels have no larger integers
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a parameter means and which values it takes."""
+
+    meaning: str
+    allowed: str  # completes "<name> must be ..."
+    has_type: Callable[[Any], bool]
+    in_range: Callable[[Any], bool] = lambda value: True  # is asked only about values of the right type
+    type_name: str = ""  # in docs: "int", or "{'split', 'gain'}" if it lists every value
+
+    def check(self, name: str, value: Any) -> None:
+        """Raise InvalidTypeError or InvalidParameterError unless the rule allows ``value``."""
+        if not self.has_type(value):
+            raise InvalidTypeError(f"{name} must be {self.allowed}, got {_shown(value)}.")
+        if not self.in_range(value):
+            is_whole = self.allowed.startswith("an integer") and _is_integer(value)
+            below = " below 2**63" if is_whole and value > INT64_MAX else ""
+            raise InvalidParameterError(f"{name} must be {self.allowed}{below}, got {_shown(value)}.")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, int) and value.bit_length() > 200:  # repr refuses integers of more than 4,300 digits
+        return f"an integer of {value.bit_length()} bits"
+    return textwrap.shorten(repr(value), 60, placeholder="...")
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool | np.bool_)
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer above the largest float
+        return False
+
+
+def integer(meaning: str, low: int, high: int | None = None, also: str = "") -> Rule:
+    """``also`` is one value outside the range and its meaning, such as "-1 for no limit"."""
+    allowed = f"an integer of at least {low}" if high is None else f"an integer from {low} to {high}"
+    extra = int(also.split()[0]) if also else low
+    top = INT64_MAX if high is None else high
+    if also:
+        allowed += f" or {also}"
+    return Rule(meaning, allowed, _is_integer, lambda v: low <= v <= top or v == extra, "int")
+
+
+def positive(meaning: str) -> Rule:
+    return Rule(meaning, "a finite number greater than 0", _is_real, lambda v: _is_finite(v) and v > 0, "float")
+
+
+def non_negative(meaning: str) -> Rule:
+    return Rule(meaning, "a finite number of at least 0", _is_real, lambda v: _is_finite(v) and v >= 0, "float")
+
+
+def fraction(meaning: str) -> Rule:
+    return Rule(meaning, "a number greater than 0 and at most 1", _is_real, lambda v: 0 < v <= 1, "float")
+
+
+def one_of(meaning: str, *names: str, note: str = "") -> Rule:
+    allowed = " or ".join(repr(name) for name in names) + note
+    type_name = f"{{{', '.join(map(repr, names))}}}"
+    return Rule(meaning, allowed, lambda v: isinstance(v, str), lambda v: v in names, type_name)
+
+
+def optional(rule: Rule) -> Rule:
+    return Rule(
+        rule.meaning,
+        f"{rule.allowed} or None",
+        lambda v: v is None or rule.has_type(v),
+        lambda v: v is None or rule.in_range(v),
+        f"{rule.type_name} or None",
+    )
+
+
+def objective(*names: str) -> Rule:
+    """One of the estimator's objectives by name, None for its default, or a user's function."""
+    allowed = " or ".join(repr(name) for name in names) + ", None, or a function f(y_true, y_pred[, weight])"
+    return Rule(
+        "The loss to minimise. LightGBM's and XGBoost's names are accepted too. A function returns the gradient and "
+        "the hessian with respect to the raw predictions. None for the estimator's default.",
+        allowed,
+        lambda v: v is None or isinstance(v, str) or callable(v),
+        lambda v: not isinstance(v, str) or objective_named(v, names) is not None,
+        "str, callable or None",
+    )
+
+
+_MAX_FEATURES = Rule(
+    "The number of features to consider at each split, drawn anew for every node.",
+    "'sqrt', 'log2', an integer of at least 1, a fraction greater than 0.0 and at most 1.0, or None for all",
+    lambda v: v is None or isinstance(v, str) or _is_real(v),
+    lambda v: v in (None, "sqrt", "log2") or (not isinstance(v, str) and (v >= 1 if _is_integer(v) else 0 < v <= 1)),
+    "int, float, {'sqrt', 'log2'} or None",
+)
+
+_SEED = Rule(
+    "The seed of all random choices, such as how gradients are rounded. None stands for a fixed seed too, so two fits "
+    "always agree.",
+    "an integer of at least 0, a numpy RandomState or Generator, or None",
+    lambda v: v is None or _is_integer(v) or isinstance(v, np.random.RandomState | np.random.Generator),
+    lambda v: not _is_integer(v) or 0 <= v < 2**63,
+    "int, RandomState, Generator or None",
+)
+
+_CATEGORICAL = Rule(
+    "The columns to treat as categorical, besides columns of text, which always are. 'auto' takes those whose type "
+    "says so; None takes none.",
+    "'auto', None, or a list of column indices or names",
+    lambda v: v is None or isinstance(v, str) or _is_list_of_columns(v),
+    lambda v: not isinstance(v, str) or v == "auto",
+    "list, 'auto' or None",
+)
+
+
+def _is_list_of_columns(value: Any) -> bool:
+    return (
+        isinstance(value, list | tuple | np.ndarray)
+        and getattr(value, "ndim", 1) > 0
+        and all(_is_integer(v) or isinstance(v, str) for v in value)
+    )
+
+
+_MONOTONE = Rule(
+    "The direction of each column's effect: with 1 predictions may only rise as the column rises, with -1 they may "
+    "only fall, with 0 they are free.",
+    "a list of 1, -1 or 0 for each column, a dict of these by column index or name, a text like '(1,0,-1)', or None",
+    lambda v: (
+        v is None
+        or isinstance(v, str)
+        or (_is_list_of_columns([*v] if isinstance(v, Mapping) else v) and _are_integers(_signs(v)))
+    ),
+    lambda v: v is None or all(sign in (-1, 0, 1) for sign in _signs(_read(v, signs_of, [None]))),
+    "list, dict, str or None",
+)
+
+_INTERACTIONS = Rule(
+    "Sets of columns that may interact: all splits on the path to a leaf use columns of one set. Columns in no set are "
+    "not used.",
+    "a list of lists of column indices or names, none of them empty, a text like '[0,1],[2]', or None",
+    lambda v: v is None or isinstance(v, str) or (isinstance(v, list | tuple) and all(map(_is_list_of_columns, v))),
+    lambda v: v is None or all(len(columns) > 0 for columns in _read(v, sets_of, [[]])),
+    "list of lists, str or None",
+)
+
+
+def _read(given: Any, parse: Callable[[str], Any], wrong: Any) -> Any:
+    """Parse a text; one that cannot be parsed becomes ``wrong``, which is out of range."""
+    if not isinstance(given, str):
+        return given
+    try:
+        return parse(given)
+    except ValueError:
+        return wrong
+
+
+def _are_integers(values: list[Any]) -> bool:
+    return all(map(_is_integer, values))
+
+
+def _signs(given: Any) -> list[Any]:
+    return list(given.values() if isinstance(given, Mapping) else given)
+
+
+RULES: dict[str, Rule] = {
+    "n_estimators": integer("The number of boosting iterations, or of trees in a forest.", 1),
+    "learning_rate": positive("The factor by which each tree is scaled before it is added to the model."),
+    "num_leaves": integer("The maximum number of leaves of a tree.", 2, also="-1 for no limit"),
+    "max_depth": integer("The maximum number of splits on the path to a leaf.", 1, also="-1 for no limit"),
+    "min_child_samples": integer("The minimum number of rows in a leaf.", 1),
+    "min_child_weight": non_negative("The minimum sum of hessians in a leaf; in forests, of row weights."),
+    "reg_alpha": non_negative("L1 regularisation of leaf values."),
+    "reg_lambda": non_negative("L2 regularisation of leaf values."),
+    "min_split_gain": non_negative("The minimum gain of a split."),
+    "subsample": fraction("The fraction of rows drawn without replacement every subsample_freq iterations."),
+    "subsample_freq": integer("The number of iterations between two draws of rows; 0 turns subsample off.", 0),
+    "colsample_bytree": fraction("The fraction of features drawn for each tree."),
+    "colsample_bynode": fraction("The fraction of features drawn for each node."),
+    "max_bin": integer("The maximum number of bins per feature, not counting the bin of missing values.", 2, 255),
+    "criterion": one_of("The impurity that splits reduce.", "entropy", "variance"),
+    "max_features": _MAX_FEATURES,
+    "bootstrap": Rule(
+        "Whether each tree is grown on rows drawn with replacement.",
+        "True or False",
+        lambda v: isinstance(v, bool | np.bool_),
+        type_name="bool",
+    ),
+    "objective": objective("regression", "binary", "multiclass", "lambdarank"),
+    "eval_metric": Rule(
+        "The metrics to evaluate on eval_set, after those given to fit. None for the objective's default metric.",
+        "a metric's name, a function, a list of these, or None",
+        lambda v: v is None or isinstance(v, str | list | tuple) or callable(v),
+        type_name="str, callable, list or None",
+    ),
+    "random_state": _SEED,
+    "n_jobs": Rule(
+        "The number of threads. None and -1 mean all cores, -2 all but one.",
+        "an integer other than 0 or None",
+        lambda v: v is None or _is_integer(v),
+        lambda v: v != 0,
+        "int or None",
+    ),
+    "verbosity": integer("How much to print; below 1, only warnings.", -1),
+    "early_stopping_rounds": optional(
+        integer("Stop when an evaluation metric has not improved for this many iterations.", 1)
+    ),
+    "categorical_feature": _CATEGORICAL,
+    "monotone_constraints": _MONOTONE,
+    "interaction_constraints": _INTERACTIONS,
+    "importance_type": one_of(
+        "What feature_importances_ holds: the number of splits on a feature or the sum of their gains.",
+        "split",
+        "gain",
+    ),
+    "lambdarank_truncation_level": integer(
+        "Training uses the pairs in which at least one document ranks above this position.", 1
+    ),
+    "tree_learner": one_of(
+        "How workers find splits: 'serial' on one machine, 'voting' by PV-Tree, 'exact_voting' by PV-Tree with a proof "
+        "of every split, or one of the paper's baselines. 'auto' is 'serial' on one worker and 'exact_voting' on "
+        "several, which give the same model; with 'svore' and 'yu' each worker grows a tree of its own, and the best "
+        "or the mean of these trees is added.",
+        *TREE_LEARNERS,
+        *SEPARATE_LEARNERS,
+    ),
+    "n_workers": integer("The number of virtual machines that share the data. 'serial' needs 1.", 1, 1024),
+    "top_k": Rule(
+        "The number of features that each worker votes for, with tree_learner='voting' or 'exact_voting'.",
+        "an integer of at least 1, or with tree_learner='exact_voting' also 'auto' for what sends the fewest bytes",
+        lambda v: _is_integer(v) or isinstance(v, str),
+        lambda v: v == "auto" if isinstance(v, str) else v >= 1,
+        "int or 'auto'",
+    ),
+    "audit": integer(
+        "With tree_learner='voting': count the splits that are proven best in every audit-th tree; 0 for never.", 0
+    ),
+    "election_size": Rule(
+        "The number of elected features, as a multiple of top_k, with tree_learner='voting' or 'exact_voting'.",
+        "a finite number of at least 1",
+        _is_real,
+        lambda v: _is_finite(v) and v >= 1,
+        "float",
+    ),
+    "quantized_bins": fraction("The fraction of bins that workers exchange, with tree_learner='quantized'."),
+}
+
+
+def check_values(values: Mapping[str, Any], rules: Mapping[str, Rule]) -> None:
+    """Check every value that has a rule; raise for the first that its rule does not allow."""
+    for name, value in values.items():
+        if name in rules:
+            rules[name].check(name, value)
+
+
+def parameter_docs(init: Callable[..., Any], rules: Mapping[str, Rule]) -> str:
+    """The "Parameters" section of a docstring in numpydoc form, from a constructor's signature and the table."""
+    lines = ["Parameters", "----------"]
+    for parameter in inspect.signature(init).parameters.values():
+        if parameter.name in rules:
+            rule = rules[parameter.name]
+            lines.append(f"{parameter.name} : {rule.type_name}, default={parameter.default!r}")
+            # An attribute's name ends with _, which Sphinx would take for a link.
+            text = re.sub(r"\b\w+_(?!\w)", r"``\g<0>``", rule.meaning)
+            if not (rule.type_name == "bool" or rule.type_name.startswith("{")):  # these tell all values already
+                text += f" Must be {rule.allowed}."
+            lines += textwrap.wrap(
+                text,
+                116,
+                initial_indent="    ",
+                subsequent_indent="    ",
+                break_on_hyphens=False,
+                break_long_words=False,
+            )
+    return "\n".join(lines)
