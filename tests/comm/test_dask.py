@@ -27,7 +27,7 @@ from distributed.security import Security
 
 import pvtree
 from pvtree.comm import dask as engine
-from pvtree.comm import dask_post, local
+from pvtree.comm import dask_line, dask_mailbox, local
 from pvtree.comm.dask_worker import DaskCommunicator
 from pvtree.errors import (
     CommunicationError,
@@ -97,7 +97,7 @@ class TestDask(Conformance):
 
 def test_long_data_travels_in_pieces(client):
     """Every length around the limits, in both directions between two workers at once."""
-    lengths = [0, dask_post.SHORT_BYTES // 8, dask_post.SHORT_BYTES // 8 + 1, dask_post.PIECE_BYTES // 8 + 1]
+    lengths = [0, dask_line.SHORT_BYTES // 8, dask_line.SHORT_BYTES // 8 + 1, dask_line.PIECE_BYTES // 8 + 1]
 
     def exchange(comm):
         to_each = [np.arange(lengths[(comm.rank + to) % 4], dtype=np.int64) + comm.rank for to in range(3)]
@@ -309,7 +309,7 @@ def test_an_interrupt_before_the_tasks_have_begun(client, monkeypatch):
 
 
 def test_a_box_that_nobody_comes_for_is_thrown_away(client):
-    client.run(dask_post.open_box, "forgotten", 1.0)
+    client.run(dask_mailbox.open_mailbox, "forgotten", 1.0)
     assert any(boxes for boxes, _ in client.run(left_behind).values())
     assert_nothing_left_behind(client)
 
@@ -332,10 +332,10 @@ def test_other_versions_are_refused(client, monkeypatch):
 
 
 def test_workers_without_pvtree_are_told_the_command(client, monkeypatch):
-    def open_box(*arguments, dask_worker=None):
+    def open_mailbox(*arguments, dask_worker=None):
         raise ModuleNotFoundError("No module named 'pvtree'")
 
-    monkeypatch.setattr(dask_post, "open_box", open_box)
+    monkeypatch.setattr(dask_mailbox, "open_mailbox", open_mailbox)
     with pytest.raises(MissingDependencyError, match=r"Worker 0 of 1 .* pip install 'pvtree\[dask\]'"):
         run(client, barrier, addresses_of(client)[:1])
 
@@ -516,7 +516,7 @@ def can_join(address, security):
     async def join():
         comm = await connect(address, timeout=1.0, **security.get_connection_args("worker"))
         try:
-            await comm.write({"op": dask_post.OPERATION, "reply": True, "run": "x", "sender": 0})
+            await comm.write({"op": dask_line.OPERATION, "reply": True, "run": "x", "sender": 0})
             return await asyncio.wait_for(comm.read(), 2.0) == "unknown"
         finally:
             comm.abort()
