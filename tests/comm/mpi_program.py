@@ -175,7 +175,7 @@ def test_messages_under_way_when_workers_diverge_are_harmless():
         comm.allgather(np.full(300_000, comm.rank), "rows" if comm.rank else "bins")
 
     for _ in range(3):
-        with pytest.raises(DivergedError, match="came to allgather of int64 in phase 'bins'"):
+        with pytest.raises(DivergedError, match="reached allgather of int64 in phase 'bins'"):
             run(go, 3)
         results = run(lambda comm: [set(part.tolist()) for part in comm.allgather(np.full(300_000, 7), "rows")], 3)
         assert results == [[{7}] * 3] * 3
@@ -244,7 +244,9 @@ def test_a_lost_worker_is_named():
         comm.allgather(np.zeros(1), "rows")
         return comm.allgather(np.zeros(1), "bins")
 
-    with pytest.raises(PeerFailedError, match=r"lost its line to worker 2 of 3 at allgather.* \(no such process\)"):
+    with pytest.raises(
+        PeerFailedError, match=r"lost its connection to worker 2 of 3 at allgather.* \(no such process\)"
+    ):
         run(go, 3)
 
 
@@ -261,7 +263,7 @@ def test_an_interrupted_wait_ends_the_communicator():
             comm.allgather(np.zeros(1), "rows")
         return comm.allgather(np.zeros(1), "rows")
 
-    with pytest.raises(CommunicationError, match=r"did not come through allgather.* because of a KeyboardInterrupt"):
+    with pytest.raises(CommunicationError, match=r"did not complete allgather.* because of a KeyboardInterrupt"):
         run(go, 2)
 
 
@@ -307,7 +309,7 @@ def test_closed():
 
 
 def test_very_long_calls_are_compared_to_their_end():
-    with pytest.raises(DivergedError, match=r"came to allgather of float64\[1, 1"):
+    with pytest.raises(DivergedError, match=r"reached allgather of float64\[1, 1"):
         run(lambda comm: comm.allgather(np.zeros((0, *[1] * 61, 1 + comm.rank)), "rows"), 2)
 
 

@@ -263,7 +263,7 @@ def test_a_communicator_ends_with_its_run(client):
 
     addresses = addresses_of(client)[:2]
     run(client, keep, addresses)
-    assert all("only inside its run" in text for text in client.run(use, workers=addresses).values())
+    assert all("only during its run" in text for text in client.run(use, workers=addresses).values())
     assert not kept
 
 
@@ -419,7 +419,9 @@ def test_the_others_find_out_by_themselves(client, workers, tmp_path):
         run(client, work, addresses)
     texts = {path.stem: path.read_text() for path in tmp_path.glob("*.txt")}
     assert set(texts) == {"0", "2"}
-    assert any("lost its line to worker 1 of 3 at all" in text and addresses[1] in text for text in texts.values())
+    assert any(
+        "lost its connection to worker 1 of 3 at all" in text and addresses[1] in text for text in texts.values()
+    )
 
 
 def test_the_client_ends_when_all_workers_are_killed(client, workers, tmp_path):

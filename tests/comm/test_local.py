@@ -235,7 +235,7 @@ def test_runs_inside_runs():
 
 def test_a_communicator_ends_with_its_run():
     comm = local.run(lambda comm: comm, 2)[0]
-    with pytest.raises(CommunicationError, match="only inside its run"):
+    with pytest.raises(CommunicationError, match="only during its run"):
         barrier(comm)
 
 
