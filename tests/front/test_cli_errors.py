@@ -116,7 +116,7 @@ WRITERS = [([*TRAIN[:-1], "--data=good.csv"], "--model"), (["predict", "--data=g
 CASES = [
     # A command, options or keys that are not there
     (["trian"], "Did you mean 'train'"),
-    (["frobnicate"], "There are train, predict"),
+    (["frobnicate"], "Use one of train, predict"),
     *[([name, "--hlep"], "o such option") for name in COMMANDS],
     ([*TRAIN, "--data=good.csv", "--num-leafs=3"], "num-leaves"),
     ([*PREDICT, "--data=good.csv", "--probe"], "--proba"),
@@ -128,7 +128,7 @@ CASES = [
     (["train", "--data=good.csv", "--label=y"], "Missing option '--task'"),
     (["train", "--data=good.csv", "--task=regression"], "Missing option '--label'"),
     *[([*command, "--config=nowhere.toml"], "nowhere.toml cannot be read") for command in (PREDICT, INSPECT, PLAN)],
-    ([*PLAN, "--config=bad.toml"], "bad.toml is no TOML"),
+    ([*PLAN, "--config=bad.toml"], "bad.toml is not TOML"),
     ([*PLAN, "--config=unknown.toml"], "key 'rowz'; did you mean 'rows'"),
     (["train", "--config=float.toml"], "'2.5' is not a valid integer"),
     (["train", "--config=endless.toml"], "'inf' is not a valid integer"),
