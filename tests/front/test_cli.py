@@ -247,5 +247,5 @@ def test_version_and_help(capsys):
     assert capsys.readouterr().out == f"pvtree, version {pvtree.__version__}\n"
     main(["train", "--help"])
     printed = " ".join(capsys.readouterr().out.split())
-    assert "default 31 (gbdt), -1 (forest or tree)" in printed
+    assert "Default: 31 (gbdt), -1 (forest or tree)." in printed
     assert "How many features each worker votes for" in printed
