@@ -30,19 +30,19 @@ from pvtree.errors import (
     WorkerTimeoutError,
 )
 
-LONGEST_LIFE = 40.0  # seconds: an endless task ends after that, should the test be killed that watches it
+LONGEST_LIFE = 40.0  # seconds after which an endless task ends, in case the test that watches it is killed
 
 
 # Tests on ranks that run in step.
 
 
 class Ranks:
-    """The results of the workers, and the files that they wrote, are shared with all ranks."""
+    """Runs workers on the first ranks, and shares their results and files with all ranks."""
 
     def __init__(self) -> None:
         self.world = mpi.checked_comm(None)
         self.first = {size: self.world.Split(int(self.world.rank >= size)) for size in range(1, max(SIZES) + 1)}
-        self.folder: Path | None = None  # that of the present test; each rank has its own
+        self.folder: Path | None = None  # of the current test; each rank has its own
 
     def run(self, function: Callable[[Communicator], Any], size: int, timeout: float) -> list[Any]:
         result, error = None, None
@@ -58,7 +58,7 @@ class Ranks:
             for name, text in files.items():
                 (self.folder / name).write_text(text)
         errors = [error for _, error, _ in outcomes if error is not None]
-        if errors:  # the cause is one that is not about another worker's failure
+        if errors:  # prefer an error that does not merely report another worker's failure
             raise min(errors, key=lambda error: isinstance(error, PeerFailedError))
         return [result for result, _, _ in outcomes[:size]]
 
@@ -137,7 +137,7 @@ def test_any_plain_dtype_travels():
 
 
 def test_the_users_own_messages_do_not_mix():
-    """The user waits for a message from anyone with any tag all the time."""
+    """The user's own receive, from any rank and with any tag, is pending all the time."""
     given = RANKS.first[2]
 
     def exchange(comm):
@@ -203,7 +203,7 @@ def test_requests_keep_the_memory_of_their_messages():
 
 
 def test_a_failure_that_nobody_saw_is_harmless():
-    """All fail at once, so nobody reads what the others tell of it; the next communicator must not read it either."""
+    """All fail at once, so nobody reads the others' reports; the next communicator must not read them either."""
 
     def fail(comm):
         raise ZeroDivisionError(comm.rank)
@@ -268,7 +268,7 @@ def test_an_interrupted_wait_ends_the_communicator():
 
 
 def test_a_worker_that_does_not_join_is_named():
-    """The first runs out of patience; the second, who has just come and has time, agrees about who is missing."""
+    """The first rank gives up; the second, which has only just arrived, agrees about who is missing."""
     rank = RANKS.world.rank
     if rank < 2:
         time.sleep(0.3 * rank)
@@ -323,7 +323,7 @@ def test_wrong_arguments():
 
 
 class EndAtFirstFailure:
-    """A rank whose test failed is out of step, and the others would wait for it."""
+    """Stop all ranks: a rank whose test failed is out of step, and the others would wait for it."""
 
     def pytest_runtest_logreport(self, report):
         if report.failed:

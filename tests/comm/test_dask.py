@@ -1,4 +1,4 @@
-"""Dask: tasks on workers that are real processes keep the common rules, and never hang."""
+"""Dask: tasks on workers in real processes pass the conformance tests and never hang."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def barrier(comm):
 
 
 def exchange_for(seconds, begun=None):
-    """Messages short and long, until somebody is killed; the file ``begun`` appears when all take part."""
+    """Exchange short and long messages until a worker is killed; the file ``begun`` appears once all take part."""
 
     def work(comm):
         long = np.zeros(300_000, np.uint8)
@@ -155,7 +155,7 @@ def test_only_workers_of_the_same_host_share_its_cores():
 
 
 def test_two_runs_at_once_with_one_thread_each(client, tmp_path):
-    """Each goes on until it has seen the other one at work on the same workers, or a time is over."""
+    """Each run continues until it has seen the other one on the same workers, or until a time limit."""
     addresses = addresses_of(client)[:3]
 
     def work(mine, other):
@@ -189,7 +189,7 @@ def test_a_task_may_run_on_the_worker_whose_only_thread_it_has(client, has_left)
 
 
 def test_workers_in_one_process():
-    """Dask hands over the very objects there; what arrives is the receiver's own all the same."""
+    """Dask passes the objects themselves in this case; what arrives must still belong to the receiver."""
 
     def work(comm):
         wrong = 0
@@ -362,7 +362,7 @@ def workers(cluster):
 
 @contextmanager
 def signalling(number, pids, seconds, begun=None):
-    """Send a signal to these processes after so many seconds, or so many after the file ``begun`` has appeared.
+    """Send a signal to these processes after some seconds, or some seconds after the file ``begun`` has appeared.
 
     Gives a list that then holds the moment.
     """

@@ -28,7 +28,7 @@ N = 1500
 
 @pytest.fixture(autouse=True, scope="module")
 def alone():
-    """Whoever started these tests, they are no ranks."""
+    """These tests are not ranks, whoever started them."""
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
             if name.startswith(("PMI_", "PMIX_", "OMPI_", "MPI_")):
@@ -225,7 +225,7 @@ def test_what_ranks_cannot_do_is_refused_before_they_meet(data, given, sentence,
     with pytest.raises(SystemExit) as ended:
         main([*arguments("classification", data, Path("model.json")), *given])
     assert ended.value.code == 2 and sentence in capsys.readouterr().err
-    monkeypatch.setenv("PMI_RANK", "1")  # the others leave the word to rank 0
+    monkeypatch.setenv("PMI_RANK", "1")  # only rank 0 prints
     with pytest.raises(SystemExit):
         main([*arguments("classification", data, Path("model.json")), *given])
     assert not capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Whatever goes wrong, every command ends with one sentence, the right code and the files that were there before."""
+"""Whatever goes wrong, every command prints one sentence, exits with the right code and leaves old files intact."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def made(tmp_path_factory):
     (folder / "binary.csv").write_bytes(whole)
     (folder / "latin.csv").write_bytes(b"x0,x1,x2,y\n\xe9,1,2,0\n")
     (folder / "zero.csv").write_bytes((folder / "good.csv").read_bytes()[:-3] + b"\0\n")  # far behind the first rows
-    spelled = pa.array([b"\xff\xfe", b"b"] * 100).view(pa.string())  # told to be text, which Arrow believes
+    spelled = pa.array([b"\xff\xfe", b"b"] * 100).view(pa.string())  # declared as text, which Arrow does not check
     names = {name: spelled if name == "x1" else table[name] for name in table.column_names}
     pq.write_table(pa.table(names), folder / "spelled.parquet")
     pq.write_table(pa.table({**names, "x1": table["x1"], "y": spelled}), folder / "label.parquet")
@@ -203,7 +203,7 @@ def test_help(name, capsys):
 
 
 def test_help_of_all_is_quick(capsys):
-    """What takes long to load is loaded by the command that needs it."""
+    """Only commands that need a slow library import it."""
     main([])
     listed = capsys.readouterr().out
     main(["--help"])
@@ -224,7 +224,7 @@ def test_help_of_all_is_quick(capsys):
     ],
 )
 def test_a_full_disk(arguments, limit, place, capsys):
-    """A limit of the size of files, which the system answers in the same place as a full disk."""
+    """A limit on file sizes makes writing fail where a full disk would."""
     before = sorted(os.listdir(place))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
@@ -238,7 +238,7 @@ def test_a_full_disk(arguments, limit, place, capsys):
 
 
 def test_folders_without_permission(place, capsys, monkeypatch):
-    """Told by the system, or by what stands for it where these tests are root's."""
+    """The system refuses, or a stand-in for it if the tests run as root."""
     (place / "closed").mkdir()
     (place / "closed" / "a.csv").write_text("x0\n1\n")
     if os.getuid() == 0:
@@ -261,7 +261,7 @@ def test_folders_without_permission(place, capsys, monkeypatch):
 
 
 def test_a_stop_in_the_middle_leaves_no_files(place, capsys, monkeypatch):
-    """Ctrl-C and kill, which come while predictions are written."""
+    """Ctrl-C and kill arrive while predictions are written."""
     from pvtree.front.cli import prediction_columns as answers
 
     for stop, code in ((KeyboardInterrupt(), 130), (MemoryError(), 2), (signal.SIGTERM, 143)):
@@ -283,7 +283,7 @@ def test_a_stop_in_the_middle_leaves_no_files(place, capsys, monkeypatch):
 
 
 def test_standard_output_that_takes_no_more(place):
-    """`pvtree ... | head` is no error worth a word; a full disk behind `>` is."""
+    """`pvtree ... | head` is not an error; a full disk behind `>` is."""
     command = [sys.executable, "-m", "pvtree", "predict", "--data=good.csv", "--leaf"]
     reader, writer = os.pipe()
     os.close(reader)

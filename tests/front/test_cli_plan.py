@@ -1,4 +1,4 @@
-"""``pvtree plan``: numbers as people write them, a table or JSON, one sentence for wrong input."""
+"""``pvtree plan``: accepts numbers as people write them, prints a table or JSON, and one sentence for wrong input."""
 
 from __future__ import annotations
 

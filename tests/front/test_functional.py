@@ -1,4 +1,4 @@
-"""Dataset, train, cv and Booster against the estimators that they stand for."""
+"""Dataset, train, cv and Booster against the estimators that they wrap."""
 
 import lightgbm
 import numpy as np

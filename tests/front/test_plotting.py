@@ -1,4 +1,4 @@
-"""Pictures show what the model and the training hold."""
+"""Plots show what the model and the training contain."""
 
 import re
 import sys
