@@ -304,7 +304,7 @@ def test_closed():
     comm = mpi.MPICommunicator(RANKS.world)
     comm.close()
     comm.close()
-    with pytest.raises(CommunicationError, match="is closed; make a new one"):
+    with pytest.raises(CommunicationError, match="is closed; create a new one"):
         comm.allgather(np.zeros(1), "rows")
 
 

@@ -327,7 +327,7 @@ def test_wrong_arguments(client):
 
 def test_other_versions_are_refused(client, monkeypatch):
     monkeypatch.setattr(pvtree, "__version__", "0.0.7")
-    with pytest.raises(CommunicationError, match=r"has pvtree \S+ and the client 0\.0\.7; install the same"):
+    with pytest.raises(CommunicationError, match=r"has pvtree \S+, but the client has 0\.0\.7; install the same"):
         run(client, barrier, addresses_of(client)[:1])
 
 

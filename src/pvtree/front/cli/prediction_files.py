@@ -29,7 +29,7 @@ def prediction_file(path: str, names: Sequence[str]) -> Iterator[Write]:
     kind = Path(path).suffix.lower().lstrip(".") or ("csv" if is_stream else "")
     if kind not in WRITERS:
         raise InvalidParameterError(
-            f"The suffix of {path} is no format of predictions; use .csv, .tsv, .parquet or .npy, or - for CSV on "
+            f"The suffix of {path} is not a format of predictions; use .csv, .tsv, .parquet or .npy, or - for CSV on "
             "standard output."
         )
     if kind != "npy":

@@ -138,7 +138,7 @@ def plot_tree(
     tree_index : int, default=0
         The number of the tree. From 0.
     show_info : list of str or None, default=None
-        What to show in the nodes beside the split, such as "split_gain" or "leaf_count".
+        What to show in the nodes besides the split, such as "split_gain" or "leaf_count".
     precision : int or None, default=3
         Digits after the decimal point.
     orientation : {"horizontal", "vertical"}, default="horizontal"
