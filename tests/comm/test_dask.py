@@ -25,7 +25,6 @@ from dask_functions import addresses_of, left_behind, open_cluster, run, wait_un
 from distributed import Client, LocalCluster, get_client, worker_client
 from distributed.security import Security
 
-import pvtree
 from pvtree.comm import dask as engine
 from pvtree.comm import dask_line, dask_mailbox, local
 from pvtree.comm.dask_worker import DaskCommunicator
@@ -310,7 +309,7 @@ def test_an_interrupt_before_the_tasks_have_begun(client, monkeypatch):
 
 def test_a_box_that_nobody_comes_for_is_thrown_away(client):
     client.run(dask_mailbox.open_mailbox, "forgotten", 1.0)
-    assert any(boxes for boxes, _ in client.run(left_behind).values())
+    assert any(mailboxes for mailboxes, _ in client.run(left_behind).values())
     assert_nothing_left_behind(client)
 
 
@@ -326,7 +325,7 @@ def test_wrong_arguments(client):
 
 
 def test_other_versions_are_refused(client, monkeypatch):
-    monkeypatch.setattr(pvtree, "__version__", "0.0.7")
+    monkeypatch.setattr(engine, "version", lambda package: "0.0.7")
     with pytest.raises(CommunicationError, match=r"has pvtree \S+, but the client has 0\.0\.7; install the same"):
         run(client, barrier, addresses_of(client)[:1])
 
@@ -459,7 +458,7 @@ def test_who_waits_itself_is_not_blamed(client):
         if comm.rank == 1:
             comm.timeout = 30.0
         if comm.rank == 2:
-            line = comm._box._lines[1]
+            line = comm._mailbox._lines[1]
             line.comm = FakeComm()
         barrier(comm)
         if comm.rank == 2:
