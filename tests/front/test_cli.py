@@ -102,7 +102,7 @@ def test_the_model_of_a_stream_is_that_of_the_data_in_memory(task, dtype, tmp_pa
     expected = fit_in_memory(task, frame)
     assert model.read_text() == expected
     printed = capsys.readouterr().out
-    assert re.match(rf"\d+ trees of {N:,} rows x 8 columns in [\d.]+ s \(binning", printed)
+    assert re.match(rf"\d+ trees on {N:,} rows x 8 columns in [\d.]+ s \(binning", printed)
     assert f"model written to {model}" in printed
     assert sorted(os.listdir(tmp_path)) == ["data", "model.json"]
 

@@ -211,7 +211,7 @@ def test_metrics(capsys):
 def test_what_a_model_is(capsys):
     out = printed(capsys, "inspect", "--model=class.json", "--top=1")
     model = pvtree.Model.load("class.json")
-    assert "multiclass, gradient boosting" in out and "'a,b', 'low', 'mid'" in out and "9 of 3 iterations" in out
+    assert "multiclass, gradient boosting" in out and "'a,b', 'low', 'mid'" in out and "9 in 3 iterations" in out
     assert "300 rows" in out and "--top 0 lists all" in out and "3, 1 of them categorical" in out
     found = json.loads(printed(capsys, "inspect", "--model=class.json", "--importance=gain", "--json"))
     assert found["importance"] == dict(zip("abc", model.feature_importance("gain").tolist(), strict=True))
