@@ -175,9 +175,9 @@ CASES = [
       for command, option in WRITERS for target in ("new.json/a.csv", "/proc/a.csv", "nowhere/a.csv", "/dev/full")],
     ([*PREDICT, "--data=good.csv", "--output=new.xls"], "suffix of new.xls"),
     # Outputs that would take the place of what is read
-    ([*PREDICT, "--data=good.csv", "--output=./good.csv"], "./good.csv is read"),
-    ([*TRAIN, "--data=good.csv", "--model=good.csv"], "good.csv is read"),
-    ([*EXPORT, "--model=model.json", "--output=model.json"], "model.json is read"),
+    ([*PREDICT, "--data=good.csv", "--output=./good.csv"], "./good.csv is an input"),
+    ([*TRAIN, "--data=good.csv", "--model=good.csv"], "good.csv is an input"),
+    ([*EXPORT, "--model=model.json", "--output=model.json"], "model.json is an input"),
     ([*TRAIN, "--data=good.csv", "--model=-"], "cannot be written to -"),
     # Other libraries' names
     ([*TRAIN, "--data=good.csv", "--eta=1"], "Did you mean '--learning-rate'"),
