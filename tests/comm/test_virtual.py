@@ -108,7 +108,7 @@ def test_rates_are_read():
         (lambda: Cluster("1gb"), r"network is '1gb'"),
         (lambda: Cluster(cores=0), r"cores is 0; give the cores of one machine"),
         (lambda: Cluster(Network(), latency=1.0), r"latency is given twice"),
-        (lambda: virtual.run(lambda comm: None, 1, Cluster(cores=4096)), r"cores is 4096, but one worker alone"),
+        (lambda: virtual.run(lambda comm: None, 1, Cluster(cores=4096)), r"cores is 4096, but a single worker"),
         (
             lambda: local.run(
                 lambda comm: train(np.zeros((2, 1)), np.zeros(2), Params(), comm=comm, cluster=Cluster()), 2
