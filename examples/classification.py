@@ -1,4 +1,4 @@
-"""Two classes: train, measure, save the model and read it again."""
+"""Binary classification: train, measure, save the model and load it again."""
 
 import tempfile
 from pathlib import Path
@@ -17,10 +17,10 @@ classifier = GBDTClassifier(n_estimators=100, num_leaves=15, random_state=0).fit
 probability = classifier.predict_proba(X_test)[:, 1]
 print(f"AUC {roc_auc_score(y_test, probability):.4f}, accuracy {classifier.score(X_test, y_test):.4f}")
 
-# A model file is plain JSON: it can be read anywhere, and reading it runs no code.
+# A model file is plain JSON: any program can read it, and loading it runs no code.
 with tempfile.TemporaryDirectory() as folder:
     path = Path(folder) / "model.json"
     classifier.model_.save(path)
-    read_again = Model.load(path)
-same = np.array_equal(read_again.predict_raw(X_test)[:, 0], classifier.predict(X_test, raw_score=True))
-print(f"predictions of the file equal those of the estimator: {same}")
+    loaded = Model.load(path)
+same = np.array_equal(loaded.predict_raw(X_test)[:, 0], classifier.predict(X_test, raw_score=True))
+print(f"the loaded model predicts the same as the estimator: {same}")

@@ -9,7 +9,7 @@ comm = MPI.COMM_WORLD
 
 
 def read_rows(n_rows, n_columns=100):
-    """Stands for reading this rank's files."""
+    """A stand-in for reading this rank's files."""
     X = rng.normal(size=(n_rows, n_columns))
     return X, X[:, :10].sum(axis=1) + rng.normal(size=n_rows) > 0
 
@@ -18,10 +18,10 @@ rng = np.random.default_rng(comm.rank)
 X, y = read_rows(5_000)
 held_out = read_rows(1_000)
 
-# Every rank calls fit with its own rows, to train on and to evaluate on, and ends with the same model.
+# Every rank passes its own rows, to train on and to evaluate on, and gets the same model.
 classifier = GBDTClassifier(n_estimators=30, tree_learner="voting", top_k=10)
 classifier.fit(X, y, eval_set=[held_out], eval_metric="auc", comm=comm)
 
 if comm.rank == 0:
     auc = classifier.evals_result_["valid_0"]["auc"][-1]
-    print(f"{comm.size} ranks, AUC {auc:.3f} on the held-out rows of all\n\n{classifier.traffic_}")
+    print(f"{comm.size} ranks, AUC {auc:.3f} on the held-out rows of all ranks\n\n{classifier.traffic_}")

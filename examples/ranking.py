@@ -1,4 +1,4 @@
-"""Documents of queries: LambdaMART, measured by NDCG. The rows of a query stand together."""
+"""Ranking with LambdaMART, measured by NDCG. The rows of a query must be adjacent."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ rng = np.random.default_rng(0)
 
 
 def make_queries(n_queries: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Each query has 10 to 30 documents, whose relevance from 0 to 4 follows two of ten columns."""
+    """Each query has 10 to 30 documents. Their relevance, from 0 to 4, depends on two of ten columns."""
     group = rng.integers(10, 31, n_queries)
     X = rng.standard_normal((group.sum(), 10), np.float32)
     relevance = X[:, 0] + np.abs(X[:, 1]) + 0.3 * rng.standard_normal(len(X))
@@ -33,4 +33,4 @@ for metric, values in ranker.evals_result_["test"].items():
 
 first_query = slice(0, group_test[0])
 order = np.argsort(-ranker.predict(X_test[first_query]))
-print("labels of the first query's documents as ranked:", *y_test[first_query][order])
+print("relevance of the first query's documents in ranked order:", *y_test[first_query][order])

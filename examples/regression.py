@@ -1,4 +1,4 @@
-"""A numeric target: stop early on rows that are not trained on, and see which columns mattered."""
+"""Regression: stop early on held-out rows, and see which columns mattered."""
 
 import numpy as np
 from sklearn.datasets import load_diabetes

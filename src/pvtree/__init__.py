@@ -1,4 +1,4 @@
-"""pvtree: decision trees, forests and boosting whose workers vote (PV-Tree, NIPS 2016)."""
+"""pvtree: decision trees, random forests and gradient boosting on one machine or many (PV-Tree, NIPS 2016)."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ __all__ = [
     "theory",
     "train",
 ]
-# Where a public name is to be found, if not in pvtree.front.estimators.
+# The modules of public names that are not in pvtree.front.estimators.
 _HOMES = {
     "Certificate": "pvtree.find_split.certificates",
     "Model": "pvtree.model",
@@ -110,7 +110,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load what is asked for when it is asked for, because scikit-learn and numba take a second or two."""
+    """Import a public name when it is first used, because scikit-learn and numba take a second or two."""
     if name == "__version__":
         from importlib.metadata import version
 

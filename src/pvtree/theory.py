@@ -240,7 +240,7 @@ def _counted(votes: Votes | Iterable[Votes], n_workers: int) -> tuple[int, int]:
     """Ballots that named the winner, and all ballots."""
     COUNT.check("n_workers", n_workers)
     try:
-        each: list[Votes] = [votes] if hasattr(votes, "named") else list(votes)  # type: ignore[arg-type, list-item]
+        each: list[Votes] = [votes] if hasattr(votes, "named") else list(votes)  # type: ignore[list-item]
         n_named, n_ballots = sum(tree.named for tree in each), n_workers * sum(tree.splits for tree in each)
     except (AttributeError, TypeError):
         raise InvalidTypeError("votes must be an estimator's votes_, or those of one tree.") from None

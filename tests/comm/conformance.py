@@ -1,4 +1,4 @@
-"""What every communicator must do. An engine's test file makes a subclass that says how its workers are run."""
+"""Tests that every communicator must pass. An engine's test file makes a subclass that runs its workers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.__
 
 
 def values(sender: int, receiver: int, n: int, dtype: Any) -> np.ndarray:
-    """What a sender would send a receiver: any bit may be set, so that nothing can be lost on the way unnoticed."""
+    """Data from a sender to a receiver. Any bit may be set, so that no loss on the way goes unnoticed."""
     words = np.random.default_rng([sender, receiver, n]).integers(0, 2**64, n, np.uint64)
     if dtype == np.float64:
         return np.ldexp((words >> 11).astype(np.float64), -30)
@@ -44,7 +44,7 @@ class Conformance:
     """Collected in its subclasses only, because its name does not begin with Test."""
 
     def run(self, function: Callable[[Communicator], Any], size: int, *, timeout: float = 60.0) -> list[Any]:
-        """Run the function on so many workers; results by rank, or the first exception with its rank."""
+        """Run the function on ``size`` workers; return the results by rank, or raise the first exception."""
         raise NotImplementedError
 
     # What arrives.
@@ -130,7 +130,7 @@ class Conformance:
 
     @each_size
     def test_received_arrays_belong_to_the_receiver(self, size):
-        """Sender and receiver scribble over all that they have, at once; nobody may see that of another."""
+        """Sender and receiver overwrite all their buffers at once; neither may see the other's changes."""
 
         def exchange(comm):
             wrong = 0
@@ -155,7 +155,7 @@ class Conformance:
         assert self.run(exchange, size) == [0] * size
 
     def test_a_buffer_may_change_as_soon_as_the_call_returns(self):
-        """The receivers come back late and still find what was sent."""
+        """Receivers that read late still find what was sent."""
 
         def exchange(comm):
             mine = np.full(200_000, comm.rank, np.uint8)
@@ -172,7 +172,7 @@ class Conformance:
 
     @pytest.mark.parametrize("size", [2, 5, 8])
     def test_many_calls_keep_their_order(self, size):
-        """Workers are late at random, and each answer must be of the call that it belongs to."""
+        """Workers are late at random, and each result must belong to its call."""
 
         def exchange(comm):
             late, plan = random.Random(comm.rank), random.Random(0)
@@ -237,7 +237,7 @@ class Conformance:
 
     @each_size
     def test_bytes_of_reductions(self, size):
-        """Exactly 2 B (M-1) by all workers together, and the M-th part of it, but for rounding, by each."""
+        """All workers together send exactly 2 B (M-1) bytes; each sends an M-th of that, up to rounding."""
         for n_bytes in (0, 1, 7, 8, 1000):
 
             def send(comm, n_bytes=n_bytes):
@@ -259,8 +259,8 @@ class Conformance:
             comm.allgather(np.zeros(3), "rows")
             return comm.traffic
 
-        # Workers that take turns do not wait while the other sleeps, if it is not their turn: an odd or an even number
-        # of calls before decides whose turn it is.
+        # If workers take turns, a worker does not wait while another sleeps unless it is its turn. Whose turn it is
+        # depends on whether the number of calls before was odd or even.
         prompt = [self.run(lambda comm, n=n: send(comm, n), 2)[1] for n in range(2)]
         assert [prompt[0][phase].calls for phase in PHASES] == [1 + (phase == "rows") for phase in PHASES]
         assert prompt[0].total().calls == len(PHASES) + 1
@@ -373,7 +373,7 @@ class Conformance:
         self.check_diverged(send, lambda comm: comm.broadcast(np.zeros(1), "rows", 1), 2, tmp_path)
 
     def check_diverged(self, call, odd, guilty, folder):
-        """One worker does something odd, and the two others learn of it at once."""
+        """One worker makes another call, and the two others learn of it at once."""
 
         def go(comm):
             try:
@@ -384,7 +384,7 @@ class Conformance:
                 raise
 
         start = time.monotonic()
-        with pytest.raises(DivergedError, match=r"Worker \d came to .* while worker \d came to .*; all workers"):
+        with pytest.raises(DivergedError, match=r"Worker \d reached .* while worker \d reached .*; all workers"):
             self.run(go, 3)
         assert time.monotonic() - start < SOON
         assert {path.name for path in folder.iterdir()} >= {"0", "1", "2"} - {str(guilty)}
@@ -424,7 +424,7 @@ class Conformance:
             (lambda comm: comm.broadcast(None, "rows", comm.rank), InvalidTypeError, "not NoneType"),
             (lambda comm: comm.allgather([1, 2], "rows"), InvalidTypeError, "not list"),
             (lambda comm: comm.allgather(np.array([None]), "rows"), InvalidTypeError, "not dtype object"),
-            (lambda comm: comm.allreduce(np.zeros((2, 2)).T[:1], "rows"), InvalidTypeError, "has gaps in memory"),
+            (lambda comm: comm.allreduce(np.zeros((2, 2)).T[:1], "rows"), InvalidTypeError, "is not contiguous"),
         ],
         ids=["phase", "op", "count", "mixed", "root", "none", "list", "object", "gaps"],
     )

@@ -1,4 +1,4 @@
-"""What the tests of the Dask engine share: clusters of real processes, and what their workers can be asked."""
+"""Helpers for tests of the Dask engine: clusters of real processes, and questions to their workers."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from distributed.security import Security
 
 from pvtree.comm import dask as engine
 
-# Each worker is a process that begins with everything imported, because tests kill and start many of them.
+# Each worker is a process that starts with everything imported, because tests kill and start many of them.
 PROCESSES = multiprocessing.get_context("forkserver")
 PRELOADED = ["distributed.client", "distributed.http.worker", "pvtree.comm.dask", "pytest", "hypothesis"]
 
 
 class Cluster:
-    """A scheduler in this process, and workers with a single thread each in their own."""
+    """A scheduler in this process, and workers in processes of their own, with one thread each."""
 
     def __init__(self, client: Client, folder: Path, options: dict[str, Any]) -> None:
         self.client = client
@@ -31,7 +31,7 @@ class Cluster:
         self._processes: list[Any] = []
 
     def start(self, n_workers: int) -> None:
-        """So many workers more, once the dead are counted out."""
+        """Start this many more workers, after the dead ones have been removed."""
         self._processes = [process for process in self._processes if process.is_alive()]
         started = [PROCESSES.Process(target=serve, args=self._arguments, daemon=True) for _ in range(n_workers)]
         for process in started:
@@ -75,7 +75,7 @@ def open_cluster(n_workers: int, folder: Path, security: Security | None = None)
 
 
 def serve(scheduler: str, folder: str, options: dict[str, Any]) -> None:
-    """The life of a worker's process."""
+    """Run a worker's process."""
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
 
     async def live() -> None:
@@ -94,7 +94,7 @@ def run(client: Client, function: Any, addresses: list[str], *, timeout: float =
 
 
 def left_behind(dask_worker: Any = None) -> tuple[list[str], list[str]]:
-    """Of finished runs: boxes for their messages, and tasks."""
+    """What finished runs have left behind: mailboxes and tasks."""
     return list(dask_worker.extensions.get("pvtree", {})), [str(key) for key in dask_worker.state.tasks]
 
 

@@ -1,4 +1,4 @@
-"""Rows on Dask workers of the test's choice."""
+"""Rows on Dask workers that the test chooses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rank or a worker does to itself in the middle of a training: at its n-th exchange, or a moment later."""
+"""Accidents in the middle of a training: what happens to a rank or worker at its n-th exchange, or shortly after."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FULL, ASIDE = "/dev/full", "aside"
 
 
 class Moment:
-    """So many seconds after this process has come to its n-th exchange; 0 is the moment before the first one."""
+    """Some seconds after this process has reached its n-th exchange; 0 is the moment before the first one."""
 
     def __init__(self, folder: Path, act: Callable[[], None], exchange: int, seconds: float = 0.0) -> None:
         self._folder, self._act, self._exchange, self._seconds = folder, act, exchange, seconds
@@ -33,7 +33,7 @@ class Moment:
         self._act()
 
     def watch(self, kind: type[Any]) -> Callable[[], None]:
-        """Count the exchanges of this kind of communicator; returns what ends the counting."""
+        """Count the exchanges of this kind of communicator; return a function that ends the counting."""
         exchange = kind._exchange
 
         def counted(comm: Any, *arguments: Any) -> Any:
@@ -55,7 +55,7 @@ def disturbance(name: str, checkpoint: Path) -> Callable[[], None]:
 
 
 def limit_files(n_bytes: int | None) -> None:
-    """Every longer file of this process fails half-way, as on a full disk; None for no limit."""
+    """Make this process fail to write longer files, as on a full disk; None for no limit."""
     import resource
 
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
@@ -63,7 +63,7 @@ def limit_files(n_bytes: int | None) -> None:
 
 
 def lead_to_full_device(path: Path) -> None:
-    """What is written to this path from now on finds no space; the file of that name is put aside."""
+    """Make writing to this path fail for lack of space; an existing file is moved aside."""
     if path.exists():
         path.rename(path.with_name(ASIDE))
     path.parent.mkdir(exist_ok=True)

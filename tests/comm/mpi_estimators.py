@@ -1,4 +1,4 @@
-"""Estimators that every rank calls fit of, as scripts do: ``mpi_estimators.py TASK FOLDER [ARGUMENT]``."""
+"""Estimators fitted on every rank, as scripts do it: ``mpi_estimators.py TASK FOLDER [ARGUMENT]``."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def schedules(name: str) -> list[Any]:
 
 
 def outcome(fitted: Any, n_calls: int = 0) -> dict[str, Any]:
-    """All that must be the same on every rank, and how often this rank's callback was called."""
+    """Everything that must be equal on every rank, and how often this rank's callback was called."""
     return {
         "model": fitted.model_.to_json(),
         "evaluations": fitted.evals_result_,
@@ -122,7 +122,7 @@ def fits(folder: Path) -> None:
 
 
 def failing(folder: Path, how: str) -> None:
-    """After wrong input on rank 1, which the script handles, and a fit that works: an error, as ``how`` says."""
+    """Wrong input on rank 1, which the script handles; then a fit that works; then an error, chosen by ``how``."""
     from mpi4py import MPI
 
     comm, case, n_calls = MPI.COMM_WORLD, make_cases()["values"], [0]

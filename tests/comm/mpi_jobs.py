@@ -1,4 +1,4 @@
-"""Jobs of mpiexec that tests start and watch; nothing of them is left when a test ends."""
+"""mpiexec jobs that tests start and watch. Nothing of them is left when a test ends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TERMINATES_WITHIN = 3.0  # seconds, until mpiexec is killed
 
 @contextmanager
 def started(n_ranks: int, program: str, task: str, folder: Path, *arguments: object) -> Iterator[subprocess.Popen]:
-    """A running mpiexec; whatever is left of it in the end is killed."""
+    """A running mpiexec, whose remaining processes are killed in the end."""
     path = Path(__file__).with_name(f"mpi_{program}.py")
     command = [MPIEXEC, "-n", str(n_ranks), sys.executable, str(path), task, str(folder), *map(str, arguments)]
     environment = os.environ | {MARK: str(folder)}
@@ -51,10 +51,10 @@ def end_job(process: subprocess.Popen, folder: Path) -> None:
 
 
 def processes_of(folder: Path) -> list[int]:
-    """All that live of a job: mpiexec, ranks, and what they have started."""
+    """All live processes of a job: mpiexec, ranks, and what they have started."""
     mark, found = f"{MARK}={folder}".encode(), []
     for path in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has ended, or is another user's; one that waits to be collected has no environment
+        with suppress(OSError):  # it has ended, belongs to another user, or is a zombie, which has no environment
             if mark in (path / "environ").read_bytes().split(b"\0"):
                 found.append(int(path.name))
     return found
@@ -84,7 +84,7 @@ def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> None
 
 
 def wait_for_all_to_end(process: subprocess.Popen, folder: Path) -> int:
-    """mpiexec's exit code, soon after a rank was lost; nothing stays behind."""
+    """mpiexec's exit code, soon after a rank was lost. Fails if a process is left behind."""
     try:
         code = process.wait(ENDS_WITHIN)
     except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""MPICH's shared memory: it stays behind as a file when a job is killed, so ranks note theirs and tests remove it."""
+"""MPICH's shared memory, a file that is left behind when a job is killed: ranks note theirs, and tests remove it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def note_shared_memory(folder: Path, pids: Iterable[int] = ()) -> None:
 
 
 def remove_shared_memory(folder: Path) -> None:
-    """Of a job that has ended."""
+    """Remove the shared memory of a job that has ended."""
     for note in folder.glob("*.shm"):
         for path in note.read_text().splitlines():
             Path(path).unlink(missing_ok=True)

@@ -30,19 +30,19 @@ from pvtree.errors import (
     WorkerTimeoutError,
 )
 
-LONGEST_LIFE = 40.0  # seconds: an endless task ends after that, should the test be killed that watches it
+LONGEST_LIFE = 40.0  # seconds after which an endless task ends, in case the test that watches it is killed
 
 
 # Tests on ranks that run in step.
 
 
 class Ranks:
-    """The results of the workers, and the files that they wrote, are shared with all ranks."""
+    """Runs workers on the first ranks, and shares their results and files with all ranks."""
 
     def __init__(self) -> None:
         self.world = mpi.checked_comm(None)
         self.first = {size: self.world.Split(int(self.world.rank >= size)) for size in range(1, max(SIZES) + 1)}
-        self.folder: Path | None = None  # that of the present test; each rank has its own
+        self.folder: Path | None = None  # of the current test; each rank has its own
 
     def run(self, function: Callable[[Communicator], Any], size: int, timeout: float) -> list[Any]:
         result, error = None, None
@@ -58,7 +58,7 @@ class Ranks:
             for name, text in files.items():
                 (self.folder / name).write_text(text)
         errors = [error for _, error, _ in outcomes if error is not None]
-        if errors:  # the cause is one that is not about another worker's failure
+        if errors:  # prefer an error that does not merely report another worker's failure
             raise min(errors, key=lambda error: isinstance(error, PeerFailedError))
         return [result for result, _, _ in outcomes[:size]]
 
@@ -137,7 +137,7 @@ def test_any_plain_dtype_travels():
 
 
 def test_the_users_own_messages_do_not_mix():
-    """The user waits for a message from anyone with any tag all the time."""
+    """The user's own receive, from any rank and with any tag, is pending all the time."""
     given = RANKS.first[2]
 
     def exchange(comm):
@@ -175,7 +175,7 @@ def test_messages_under_way_when_workers_diverge_are_harmless():
         comm.allgather(np.full(300_000, comm.rank), "rows" if comm.rank else "bins")
 
     for _ in range(3):
-        with pytest.raises(DivergedError, match="came to allgather of int64 in phase 'bins'"):
+        with pytest.raises(DivergedError, match="reached allgather of int64 in phase 'bins'"):
             run(go, 3)
         results = run(lambda comm: [set(part.tolist()) for part in comm.allgather(np.full(300_000, 7), "rows")], 3)
         assert results == [[{7}] * 3] * 3
@@ -203,7 +203,7 @@ def test_requests_keep_the_memory_of_their_messages():
 
 
 def test_a_failure_that_nobody_saw_is_harmless():
-    """All fail at once, so nobody reads what the others tell of it; the next communicator must not read it either."""
+    """All fail at once, so nobody reads the others' reports; the next communicator must not read them either."""
 
     def fail(comm):
         raise ZeroDivisionError(comm.rank)
@@ -244,7 +244,9 @@ def test_a_lost_worker_is_named():
         comm.allgather(np.zeros(1), "rows")
         return comm.allgather(np.zeros(1), "bins")
 
-    with pytest.raises(PeerFailedError, match=r"lost its line to worker 2 of 3 at allgather.* \(no such process\)"):
+    with pytest.raises(
+        PeerFailedError, match=r"lost its connection to worker 2 of 3 at allgather.* \(no such process\)"
+    ):
         run(go, 3)
 
 
@@ -261,12 +263,12 @@ def test_an_interrupted_wait_ends_the_communicator():
             comm.allgather(np.zeros(1), "rows")
         return comm.allgather(np.zeros(1), "rows")
 
-    with pytest.raises(CommunicationError, match=r"did not come through allgather.* because of a KeyboardInterrupt"):
+    with pytest.raises(CommunicationError, match=r"did not complete allgather.* because of a KeyboardInterrupt"):
         run(go, 2)
 
 
 def test_a_worker_that_does_not_join_is_named():
-    """The first runs out of patience; the second, who has just come and has time, agrees about who is missing."""
+    """The first rank gives up; the second, which has only just arrived, agrees about who is missing."""
     rank = RANKS.world.rank
     if rank < 2:
         time.sleep(0.3 * rank)
@@ -302,12 +304,12 @@ def test_closed():
     comm = mpi.MPICommunicator(RANKS.world)
     comm.close()
     comm.close()
-    with pytest.raises(CommunicationError, match="is closed; make a new one"):
+    with pytest.raises(CommunicationError, match="is closed; create a new one"):
         comm.allgather(np.zeros(1), "rows")
 
 
 def test_very_long_calls_are_compared_to_their_end():
-    with pytest.raises(DivergedError, match=r"came to allgather of float64\[1, 1"):
+    with pytest.raises(DivergedError, match=r"reached allgather of float64\[1, 1"):
         run(lambda comm: comm.allgather(np.zeros((0, *[1] * 61, 1 + comm.rank)), "rows"), 2)
 
 
@@ -321,7 +323,7 @@ def test_wrong_arguments():
 
 
 class EndAtFirstFailure:
-    """A rank whose test failed is out of step, and the others would wait for it."""
+    """Stop all ranks: a rank whose test failed is out of step, and the others would wait for it."""
 
     def pytest_runtest_logreport(self, report):
         if report.failed:

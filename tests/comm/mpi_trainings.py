@@ -1,4 +1,4 @@
-"""Trainings whose models must not depend on how the workers talk: ``mpi_trainings.py TASK FOLDER [ARGUMENTS]``.
+"""Trainings whose models must not depend on the engine: ``mpi_trainings.py TASK FOLDER [ARGUMENTS]``.
 
 Many ranks start this file, so it imports little.
 """
@@ -111,7 +111,7 @@ def training(
     way: str = "run",
     timeout: str = "600",
 ) -> None:
-    """Trainings with checkpoints, in which something may happen to a rank so long after it came to its n-th exchange.
+    """Trainings with checkpoints, in which something may happen to a rank some time after its n-th exchange.
 
     Exchange 0 stands for the moment before the ranks meet. A training goes on from a checkpoint if there is one. The
     ranks meet by ``mpi.run``, as on the command line, or by ``mpi.join``, as in a script's fit.

@@ -1,4 +1,4 @@
-"""Dask: tasks on workers that are real processes keep the common rules, and never hang."""
+"""Dask: tasks on workers in real processes pass the conformance tests and never hang."""
 
 from __future__ import annotations
 
@@ -25,10 +25,9 @@ pytest.importorskip("distributed")
 from distributed import Client, LocalCluster, get_client, worker_client
 from distributed.security import Security
 
-import pvtree
 from dask_functions import addresses_of, left_behind, open_cluster, run, wait_until
 from pvtree.comm import dask as engine
-from pvtree.comm import dask_post, local
+from pvtree.comm import dask_line, dask_mailbox, local
 from pvtree.comm.dask_worker import DaskCommunicator
 from pvtree.errors import (
     CommunicationError,
@@ -47,7 +46,7 @@ def barrier(comm):
 
 
 def exchange_for(seconds, begun=None):
-    """Messages short and long, until somebody is killed; the file ``begun`` appears when all take part."""
+    """Exchange short and long messages until a worker is killed; the file ``begun`` appears once all take part."""
 
     def work(comm):
         long = np.zeros(300_000, np.uint8)
@@ -98,7 +97,7 @@ class TestDask(Conformance):
 
 def test_long_data_travels_in_pieces(client):
     """Every length around the limits, in both directions between two workers at once."""
-    lengths = [0, dask_post.SHORT_BYTES // 8, dask_post.SHORT_BYTES // 8 + 1, dask_post.PIECE_BYTES // 8 + 1]
+    lengths = [0, dask_line.SHORT_BYTES // 8, dask_line.SHORT_BYTES // 8 + 1, dask_line.PIECE_BYTES // 8 + 1]
 
     def exchange(comm):
         to_each = [np.arange(lengths[(comm.rank + to) % 4], dtype=np.int64) + comm.rank for to in range(3)]
@@ -156,7 +155,7 @@ def test_only_workers_of_the_same_host_share_its_cores():
 
 
 def test_two_runs_at_once_with_one_thread_each(client, tmp_path):
-    """Each goes on until it has seen the other one at work on the same workers, or a time is over."""
+    """Each run continues until it has seen the other one on the same workers, or until a time limit."""
     addresses = addresses_of(client)[:3]
 
     def work(mine, other):
@@ -190,7 +189,7 @@ def test_a_task_may_run_on_the_worker_whose_only_thread_it_has(client, has_left)
 
 
 def test_workers_in_one_process():
-    """Dask hands over the very objects there; what arrives is the receiver's own all the same."""
+    """Dask passes the objects themselves in this case; what arrives must still belong to the receiver."""
 
     def work(comm):
         wrong = 0
@@ -264,7 +263,7 @@ def test_a_communicator_ends_with_its_run(client):
 
     addresses = addresses_of(client)[:2]
     run(client, keep, addresses)
-    assert all("only inside its run" in text for text in client.run(use, workers=addresses).values())
+    assert all("only during its run" in text for text in client.run(use, workers=addresses).values())
     assert not kept
 
 
@@ -310,8 +309,8 @@ def test_an_interrupt_before_the_tasks_have_begun(client, monkeypatch):
 
 
 def test_a_box_that_nobody_comes_for_is_thrown_away(client):
-    client.run(dask_post.open_box, "forgotten", 1.0)
-    assert any(boxes for boxes, _ in client.run(left_behind).values())
+    client.run(dask_mailbox.open_mailbox, "forgotten", 1.0)
+    assert any(mailboxes for mailboxes, _ in client.run(left_behind).values())
     assert_nothing_left_behind(client)
 
 
@@ -327,16 +326,16 @@ def test_wrong_arguments(client):
 
 
 def test_other_versions_are_refused(client, monkeypatch):
-    monkeypatch.setattr(pvtree, "__version__", "0.0.7")
-    with pytest.raises(CommunicationError, match=r"has pvtree \S+ and the client 0\.0\.7; install the same"):
+    monkeypatch.setattr(engine, "version", lambda package: "0.0.7")
+    with pytest.raises(CommunicationError, match=r"has pvtree \S+, but the client has 0\.0\.7; install the same"):
         run(client, barrier, addresses_of(client)[:1])
 
 
 def test_workers_without_pvtree_are_told_the_command(client, monkeypatch):
-    def open_box(*arguments, dask_worker=None):
+    def open_mailbox(*arguments, dask_worker=None):
         raise ModuleNotFoundError("No module named 'pvtree'")
 
-    monkeypatch.setattr(dask_post, "open_box", open_box)
+    monkeypatch.setattr(dask_mailbox, "open_mailbox", open_mailbox)
     with pytest.raises(MissingDependencyError, match=r"Worker 0 of 1 .* pip install 'pvtree\[dask\]'"):
         run(client, barrier, addresses_of(client)[:1])
 
@@ -363,7 +362,7 @@ def workers(cluster):
 
 @contextmanager
 def signalling(number, pids, seconds, begun=None):
-    """Send a signal to these processes after so many seconds, or so many after the file ``begun`` has appeared.
+    """Send a signal to these processes after some seconds, or some seconds after the file ``begun`` has appeared.
 
     Gives a list that then holds the moment.
     """
@@ -420,7 +419,9 @@ def test_the_others_find_out_by_themselves(client, workers, tmp_path):
         run(client, work, addresses)
     texts = {path.stem: path.read_text() for path in tmp_path.glob("*.txt")}
     assert set(texts) == {"0", "2"}
-    assert any("lost its line to worker 1 of 3 at all" in text and addresses[1] in text for text in texts.values())
+    assert any(
+        "lost its connection to worker 1 of 3 at all" in text and addresses[1] in text for text in texts.values()
+    )
 
 
 def test_the_client_ends_when_all_workers_are_killed(client, workers, tmp_path):
@@ -458,7 +459,7 @@ def test_who_waits_itself_is_not_blamed(client):
         if comm.rank == 1:
             comm.timeout = 30.0
         if comm.rank == 2:
-            line = comm._box._lines[1]
+            line = comm._mailbox._lines[1]
             line.comm = FakeComm()
         barrier(comm)
         if comm.rank == 2:
@@ -517,7 +518,7 @@ def can_join(address, security):
     async def join():
         comm = await connect(address, timeout=1.0, **security.get_connection_args("worker"))
         try:
-            await comm.write({"op": dask_post.OPERATION, "reply": True, "run": "x", "sender": 0})
+            await comm.write({"op": dask_line.OPERATION, "reply": True, "run": "x", "sender": 0})
             return await asyncio.wait_for(comm.read(), 2.0) == "unknown"
         finally:
             comm.abort()

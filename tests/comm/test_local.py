@@ -1,4 +1,4 @@
-"""The virtual cluster: the common rules, and what is particular to workers that are threads."""
+"""The virtual cluster: the conformance tests, and what is special about workers that are threads."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class TestLocal(Conformance):
 
 
 class TestTakingTurns(Conformance):
-    """One core: a worker that waits must always let another run, or nobody would ever come."""
+    """One core: a waiting worker must always let another one run, or nobody would ever arrive."""
 
     def run(self, function, size, *, timeout=60.0):
         return local.run(function, size, timeout=timeout, n_running=1)
@@ -66,7 +66,7 @@ def test_no_thread_is_left_when_run_returns_or_raises():
 def test_a_stuck_worker_does_not_hold_up_the_error():
     def go(comm):
         if comm.rank == 1:
-            time.sleep(1.2)  # stuck, for all that the others know
+            time.sleep(1.2)  # looks stuck to the others
         raise ValueError("broken")
 
     start = time.monotonic()
@@ -105,7 +105,7 @@ def test_a_worker_that_swallows_the_error_changes_nothing():
 
 
 def test_interrupt_key_while_waiting():
-    """Ctrl-C reaches the caller's thread, which stands in a collective."""
+    """Ctrl-C reaches the caller's thread, which waits in a collective."""
 
     def go(comm):
         if comm.rank == 1:
@@ -184,7 +184,7 @@ def test_compute_seconds_are_those_of_the_worker_alone():
 
 
 def test_taking_turns_does_not_use_up_the_time_limit():
-    """Each worker needs less than the limit; that they come one after the other is not their fault."""
+    """Each worker takes less than the limit; they are late only because they run one after another."""
 
     def go(comm):
         time.sleep(0.1)
@@ -235,12 +235,12 @@ def test_runs_inside_runs():
 
 def test_a_communicator_ends_with_its_run():
     comm = local.run(lambda comm: comm, 2)[0]
-    with pytest.raises(CommunicationError, match="only inside its run"):
+    with pytest.raises(CommunicationError, match="only during its run"):
         barrier(comm)
 
 
 def test_large_messages_are_let_go():
-    """Memory of a message is free as soon as its receiver lets go of it, not two collectives later."""
+    """The memory of a message is freed as soon as its receiver drops it, not two collectives later."""
 
     def n_large():
         gc.collect()

@@ -1,4 +1,4 @@
-"""MPI: ranks started by mpiexec keep the common rules, make the models of the virtual cluster, and never hang."""
+"""MPI: ranks started by mpiexec pass the conformance tests, train the models of the virtual cluster, and never hang."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_models_are_those_of_the_virtual_cluster(n_ranks, tmp_path):
         assert made == set(models), (case, learner)
         if learner in ("data", "attribute"):
             assert made == {train_model(case, "serial", Solo())}, (case, learner)
-    if n_ranks == 5:  # otherwise equal models would say little
+    if n_ranks == 5:  # otherwise equal models would prove little
         assert expected["binary", "voting"][0] != expected["binary", "data"][0]
 
 

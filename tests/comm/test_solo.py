@@ -1,4 +1,4 @@
-"""The only worker is served like any other, and sends nothing."""
+"""A single worker makes the same calls as any other, and sends nothing."""
 
 from __future__ import annotations
 

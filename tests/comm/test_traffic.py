@@ -85,7 +85,7 @@ def test_report_reads_as_a_table():
     assert repr(made) == str(made)
     assert str(made).splitlines() == [
         "1.6 MB sent per worker and tree in 18.2 calls, 625 kB per worker before the first tree (bins), "
-        "641 MB by all workers in all, 3.18 s waiting",
+        "641 MB by all workers in total, 3.18 s waiting",
         "phase           bytes    calls   seconds",
         "bins           1.2 MB        3     0.500",
         "histograms     640 MB      800     2.679",

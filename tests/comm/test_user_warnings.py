@@ -32,7 +32,7 @@ def test_the_line_that_called_fit_is_named(estimator, changes, y, sentence):
 
 @pytest.mark.filterwarnings("default")
 def test_threads_hear_their_own_warnings_while_others_listen_too():
-    """They begin and end in another order than that in which Python would restore what it was."""
+    """The threads begin and end in an order in which Python alone would restore the wrong setting."""
     heard, steps = {}, [threading.Event() for _ in range(3)]
     before = warnings.showwarning, list(warnings.filters)
 

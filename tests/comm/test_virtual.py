@@ -1,4 +1,4 @@
-"""Virtual machines: the common rules, clocks against times by hand, and the model of a cluster without clocks."""
+"""Virtual machines: the conformance tests, clocks against hand-computed times, and models equal to those of threads."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from pvtree.errors import InvalidParameterError
 from pvtree.parameters.params import Params
 from pvtree.training.train import train
 
-# A byte takes a microsecond on the wire, and a tenth of that of the processor for each end.
+# A byte takes a microsecond on the wire, and a tenth of a microsecond of the processor at each end.
 LINKS = Network(8e6 / PAYLOAD_SHARE, latency=1e-3, per_message=1e-4, per_byte=1e-7)
 FREE = Network(1e30, latency=0.0, per_message=0.0, per_byte=0.0)
 LATENCY, MESSAGE, BYTE = 1e-3, 1e-4, 1e-6
 
 
 class FakeClock:
-    """A thread's time, which goes on when the thread says so."""
+    """A clock that advances only when its thread says so."""
 
     def __init__(self):
         self.seconds = defaultdict(float)
@@ -37,7 +37,7 @@ class FakeClock:
 
 
 class TestVirtual(Conformance):
-    """With a clock that counts sleeping as computing: that is how these tests keep a worker busy."""
+    """Use a clock that counts sleeping as computing, so that tests can keep a worker busy by sleeping."""
 
     def run(self, function, size, *, timeout=60.0):
         return virtual.run(function, size, Cluster("1gbit", cores=0.5), timeout=timeout, thread_clock=time.perf_counter)
@@ -108,7 +108,7 @@ def test_rates_are_read():
         (lambda: Cluster("1gb"), r"network is '1gb'"),
         (lambda: Cluster(cores=0), r"cores is 0; give the cores of one machine"),
         (lambda: Cluster(Network(), latency=1.0), r"latency is given twice"),
-        (lambda: virtual.run(lambda comm: None, 1, Cluster(cores=4096)), r"cores is 4096, but one worker alone"),
+        (lambda: virtual.run(lambda comm: None, 1, Cluster(cores=4096)), r"cores is 4096, but a single worker"),
         (
             lambda: local.run(
                 lambda comm: train(np.zeros((2, 1)), np.zeros(2), Params(), comm=comm, cluster=Cluster()), 2
@@ -126,7 +126,7 @@ def test_wrong_parameters_are_told_in_a_sentence(make, message):
 
 
 def test_clocks_by_hand():
-    """Each verb: the latest clock, plus the network's time."""
+    """After each collective: the latest clock plus the network's time."""
     clock, steps = FakeClock(), []
 
     def go(comm):
@@ -244,7 +244,7 @@ def test_blocks_run_on_as_many_cores_as_the_machine_has():
         seen.clear()
         return virtual.run(go, 2, Cluster(FREE, cores=cores), thread_clock=clock)
 
-    assert on(0.5) == on(1.9) == [(24.5, 1)] * 2
+    assert on(0.5) == on(1.9) == [(28.5, 1)] * 2  # one thread works in pieces, the second of which starts at 4
     assert on(3.9) == [(12.5, 3)] * 2  # the longest block of three, twice
     assert seen == [(0, 4), (4, 8), (8, 12), (0, 4, "a"), (4, 8, "b"), (8, 12, "c")] * 2
 

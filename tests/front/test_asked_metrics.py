@@ -1,4 +1,4 @@
-"""Which metrics a fit reports: those of fit and of the estimator, as LightGBM orders them; wrong names are refused."""
+"""Which metrics a fit reports: those of fit and of the estimator, in LightGBM's order. Wrong names are refused."""
 
 import lightgbm
 import numpy as np

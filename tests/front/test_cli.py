@@ -28,7 +28,7 @@ N = 1500
 
 @pytest.fixture(autouse=True, scope="module")
 def alone():
-    """Whoever started these tests, they are no ranks."""
+    """These tests are not ranks, whoever started them."""
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
             if name.startswith(("PMI_", "PMIX_", "OMPI_", "MPI_")):
@@ -102,7 +102,7 @@ def test_the_model_of_a_stream_is_that_of_the_data_in_memory(task, dtype, tmp_pa
     expected = fit_in_memory(task, frame)
     assert model.read_text() == expected
     printed = capsys.readouterr().out
-    assert re.match(rf"\d+ trees of {N:,} rows x 8 columns in [\d.]+ s \(binning", printed)
+    assert re.match(rf"\d+ trees on {N:,} rows x 8 columns in [\d.]+ s \(binning", printed)
     assert f"model written to {model}" in printed
     assert sorted(os.listdir(tmp_path)) == ["data", "model.json"]
 
@@ -192,10 +192,10 @@ def data(tmp_path_factory):
         (["--num-leaves=1"], "num_leaves must be an integer of at least 2"),
         (["--num-leaves=many"], "'--num-leaves': 'many' is not a valid integer"),
         (["--num-leafs=5"], "Did you mean '--num-leaves'"),
-        (["--max-features=3"], "--max-features means nothing to --task classification --ensemble gbdt"),
+        (["--max-features=3"], "--max-features does not apply to --task classification --ensemble gbdt"),
         (["--task=ranking"], "--task ranking needs --qid"),
         (["--qid=w"], "--task ranking needs --qid"),
-        (["--task=ranking", "--ensemble=forest"], "--task ranking is not for --ensemble forest"),
+        (["--task=ranking", "--ensemble=forest"], "--task ranking does not support --ensemble forest"),
         (["--model=nowhere/model.json"], "cannot be written to nowhere/model.json"),
         (["--early-stopping-rounds=3"], "early_stopping_rounds needs data"),
         (["--timeout=0"], "'--timeout': 0"),
@@ -225,7 +225,7 @@ def test_what_ranks_cannot_do_is_refused_before_they_meet(data, given, sentence,
     with pytest.raises(SystemExit) as ended:
         main([*arguments("classification", data, Path("model.json")), *given])
     assert ended.value.code == 2 and sentence in capsys.readouterr().err
-    monkeypatch.setenv("PMI_RANK", "1")  # the others leave the word to rank 0
+    monkeypatch.setenv("PMI_RANK", "1")  # only rank 0 prints
     with pytest.raises(SystemExit):
         main([*arguments("classification", data, Path("model.json")), *given])
     assert not capsys.readouterr().err
@@ -247,5 +247,5 @@ def test_version_and_help(capsys):
     assert capsys.readouterr().out == f"pvtree, version {pvtree.__version__}\n"
     main(["train", "--help"])
     printed = " ".join(capsys.readouterr().out.split())
-    assert "default 31 (gbdt), -1 (forest or tree)" in printed
+    assert "Default: 31 (gbdt), -1 (forest or tree)." in printed
     assert "How many features each worker votes for" in printed

@@ -1,4 +1,4 @@
-"""predict, evaluate, inspect, --config, shell completion and the progress bar: what each of them prints and writes."""
+"""What predict, evaluate, inspect, --config, shell completion and the progress bar print and write."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_classes_go_to_standard_output_as_csv(capsys):
 
 
 def test_text_that_looks_like_numbers_is_text_where_the_model_knows_text(capsys, tmp_path):
-    """Such a category is one that the model has not seen, as a missing value is."""
+    """The model has not seen such a category, so it is treated like a missing value."""
     frame = make_frame()[["a", "b", "c"]]
     frame.assign(c="7").to_csv(tmp_path / "digits.csv", index=False)
     frame.assign(c="").to_csv(tmp_path / "missing.csv", index=False)
@@ -150,7 +150,7 @@ def test_ranking_files_are_predicted_for_in_parts(capsys, monkeypatch):
 
 
 def test_predictions_are_made_in_a_stream(monkeypatch, tmp_path, capsys):
-    """What is in memory is a few blocks, not the rows of a file, nor those of a row group."""
+    """Only a few blocks are in memory, not the rows of a whole file or row group."""
     n = 400_000
     columns = {name: np.arange(n, dtype=float) + j for j, name in enumerate("ab")}
     pq.write_table(pa.table({**columns, **{f"more{j}": columns["a"] for j in range(3)}}), tmp_path / "a.parquet")
@@ -211,7 +211,7 @@ def test_metrics(capsys):
 def test_what_a_model_is(capsys):
     out = printed(capsys, "inspect", "--model=class.json", "--top=1")
     model = pvtree.Model.load("class.json")
-    assert "multiclass, gradient boosting" in out and "'a,b', 'low', 'mid'" in out and "9 of 3 iterations" in out
+    assert "multiclass, gradient boosting" in out and "'a,b', 'low', 'mid'" in out and "9 in 3 iterations" in out
     assert "300 rows" in out and "--top 0 lists all" in out and "3, 1 of them categorical" in out
     found = json.loads(printed(capsys, "inspect", "--model=class.json", "--importance=gain", "--json"))
     assert found["importance"] == dict(zip("abc", model.feature_importance("gain").tolist(), strict=True))
@@ -264,7 +264,7 @@ def test_options_from_a_file(capsys, tmp_path):
     )
     main(["train", f"--config={config}", "--categorical-feature=auto"])
     assert (tmp_path / "m.json").read_text() == Path("value.json").read_text()
-    main(["train", f"--config={config}"])  # what the command line does not say, the file does
+    main(["train", f"--config={config}"])  # the file fills in what the command line leaves out
     assert list(pvtree.Model.load(tmp_path / "m.json").categories) == [1]
     more = config.read_text().replace("[train]", "monotone_constraints = {a = 1}\n[train]")
     (tmp_path / "more.toml").write_text(more.replace("quiet", 'interaction_constraints = [["a"], ["b"]]\nquiet'))
@@ -302,7 +302,7 @@ def test_options_from_a_file(capsys, tmp_path):
     ],
 )
 def test_completion_of_words(words, found, capsys, monkeypatch):
-    """As bash asks for it: variables in, a line for every candidate out."""
+    """Ask as bash does: variables in, one line per candidate out."""
     monkeypatch.setenv("_PVTREE_COMPLETE", "bash_complete")
     monkeypatch.setenv("COMP_WORDS", words)
     monkeypatch.setenv("COMP_CWORD", str(len(words.split(" ")) - 1))
@@ -377,7 +377,7 @@ def test_the_progress_bar(quiet, monkeypatch, tmp_path, capsys):
 
 
 def test_the_commands_of_the_documentation_run(tmp_path, monkeypatch, capsys):
-    """From top to bottom, in a folder that holds what the page makes."""
+    """Run the page from top to bottom, in a folder that holds what the page makes."""
     monkeypatch.chdir(tmp_path)
     page = (Path(__file__).resolve().parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8")
     commands = []

@@ -1,4 +1,4 @@
-"""Whatever goes wrong, every command ends with one sentence, the right code and the files that were there before."""
+"""Whatever goes wrong, every command prints one sentence, exits with the right code and leaves old files intact."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def made(tmp_path_factory):
     (folder / "binary.csv").write_bytes(whole)
     (folder / "latin.csv").write_bytes(b"x0,x1,x2,y\n\xe9,1,2,0\n")
     (folder / "zero.csv").write_bytes((folder / "good.csv").read_bytes()[:-3] + b"\0\n")  # far behind the first rows
-    spelled = pa.array([b"\xff\xfe", b"b"] * 100).view(pa.string())  # told to be text, which Arrow believes
+    spelled = pa.array([b"\xff\xfe", b"b"] * 100).view(pa.string())  # declared as text, which Arrow does not check
     names = {name: spelled if name == "x1" else table[name] for name in table.column_names}
     pq.write_table(pa.table(names), folder / "spelled.parquet")
     pq.write_table(pa.table({**names, "x1": table["x1"], "y": spelled}), folder / "label.parquet")
@@ -115,7 +115,7 @@ WRITERS = [([*TRAIN[:-1], "--data=good.csv"], "--model"), (["predict", "--data=g
 CASES = [
     # A command, options or keys that are not there
     (["trian"], "Did you mean 'train'"),
-    (["frobnicate"], "There are train, predict"),
+    (["frobnicate"], "Use one of train, predict"),
     *[([name, "--hlep"], "o such option") for name in COMMANDS],
     ([*TRAIN, "--data=good.csv", "--num-leafs=3"], "num-leaves"),
     ([*PREDICT, "--data=good.csv", "--probe"], "--proba"),
@@ -127,7 +127,7 @@ CASES = [
     (["train", "--data=good.csv", "--label=y"], "Missing option '--task'"),
     (["train", "--data=good.csv", "--task=regression"], "Missing option '--label'"),
     *[([*command, "--config=nowhere.toml"], "nowhere.toml cannot be read") for command in (PREDICT, INSPECT, PLAN)],
-    ([*PLAN, "--config=bad.toml"], "bad.toml is no TOML"),
+    ([*PLAN, "--config=bad.toml"], "bad.toml is not TOML"),
     ([*PLAN, "--config=unknown.toml"], "key 'rowz'; did you mean 'rows'"),
     (["train", "--config=float.toml"], "'2.5' is not a valid integer"),
     (["train", "--config=endless.toml"], "'inf' is not a valid integer"),
@@ -174,9 +174,9 @@ CASES = [
       for command, option in WRITERS for target in ("new.json/a.csv", "/proc/a.csv", "nowhere/a.csv", "/dev/full")],
     ([*PREDICT, "--data=good.csv", "--output=new.xls"], "suffix of new.xls"),
     # Outputs that would take the place of what is read
-    ([*PREDICT, "--data=good.csv", "--output=./good.csv"], "./good.csv is read"),
-    ([*TRAIN, "--data=good.csv", "--model=good.csv"], "good.csv is read"),
-    ([*EXPORT, "--model=model.json", "--output=model.json"], "model.json is read"),
+    ([*PREDICT, "--data=good.csv", "--output=./good.csv"], "./good.csv is an input"),
+    ([*TRAIN, "--data=good.csv", "--model=good.csv"], "good.csv is an input"),
+    ([*EXPORT, "--model=model.json", "--output=model.json"], "model.json is an input"),
     ([*TRAIN, "--data=good.csv", "--model=-"], "cannot be written to -"),
     # Other libraries' names
     ([*TRAIN, "--data=good.csv", "--eta=1"], "Did you mean '--learning-rate'"),
@@ -202,7 +202,7 @@ def test_help(name, capsys):
 
 
 def test_help_of_all_is_quick(capsys):
-    """What takes long to load is loaded by the command that needs it."""
+    """Only commands that need a slow library import it."""
     main([])
     listed = capsys.readouterr().out
     main(["--help"])
@@ -223,7 +223,7 @@ def test_help_of_all_is_quick(capsys):
     ],
 )
 def test_a_full_disk(arguments, limit, place, capsys):
-    """A limit of the size of files, which the system answers in the same place as a full disk."""
+    """A limit on file sizes makes writing fail where a full disk would."""
     before = sorted(os.listdir(place))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
@@ -237,7 +237,7 @@ def test_a_full_disk(arguments, limit, place, capsys):
 
 
 def test_folders_without_permission(place, capsys, monkeypatch):
-    """Told by the system, or by what stands for it where these tests are root's."""
+    """The system refuses, or a stand-in for it if the tests run as root."""
     (place / "closed").mkdir()
     (place / "closed" / "a.csv").write_text("x0\n1\n")
     if os.getuid() == 0:
@@ -260,7 +260,7 @@ def test_folders_without_permission(place, capsys, monkeypatch):
 
 
 def test_a_stop_in_the_middle_leaves_no_files(place, capsys, monkeypatch):
-    """Ctrl-C and kill, which come while predictions are written."""
+    """Ctrl-C and kill arrive while predictions are written."""
     from pvtree.front.cli import prediction_columns as answers
 
     for stop, code in ((KeyboardInterrupt(), 130), (MemoryError(), 2), (signal.SIGTERM, 143)):
@@ -282,7 +282,7 @@ def test_a_stop_in_the_middle_leaves_no_files(place, capsys, monkeypatch):
 
 
 def test_standard_output_that_takes_no_more(place):
-    """`pvtree ... | head` is no error worth a word; a full disk behind `>` is."""
+    """`pvtree ... | head` is not an error; a full disk behind `>` is."""
     command = [sys.executable, "-m", "pvtree", "predict", "--data=good.csv", "--leaf"]
     reader, writer = os.pipe()
     os.close(reader)

@@ -1,4 +1,4 @@
-"""``pvtree plan``: numbers as people write them, a table or JSON, one sentence for wrong input."""
+"""``pvtree plan``: accepts numbers as people write them, prints a table or JSON, and one sentence for wrong input."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def test_this_machine_is_measured_once(capsys, monkeypatch, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--rows", "many"], "no whole number"),
-        (["--rows", "1.5"], "no whole number"),
-        (["--rows", "inf"], "no whole number"),
+        (["--rows", "many"], "not a whole number"),
+        (["--rows", "1.5"], "not a whole number"),
+        (["--rows", "inf"], "not a whole number"),
         (["--rows", "0"], "rows must be"),
         (["--network", "quick"], "network is 'quick'"),
         (["--leaves", "1"], "leaves must be"),
-        (["--memory-per-machine", "much"], "no size"),
+        (["--memory-per-machine", "much"], "not a size"),
         (["--recalibrate", "--no-calibrate"], "exclude each other"),
     ],
 )

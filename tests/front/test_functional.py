@@ -1,4 +1,4 @@
-"""Dataset, train, cv and Booster against the estimators that they stand for."""
+"""Dataset, train, cv and Booster against the estimators that they wrap."""
 
 import lightgbm
 import numpy as np
@@ -161,9 +161,9 @@ def test_classes_are_numbers_from_0():
     twin = pvtree.GBDTClassifier(n_estimators=3, num_leaves=5, n_jobs=1).fit(X, labels)
     np.testing.assert_array_equal(booster.predict(X), twin.predict_proba(X))
     assert booster.predict(X, raw_score=True).shape == (300, 3)
-    with pytest.raises(InvalidDataError, match="Labels must be the classes 0 to 3, each of which occurs, got 0, 1, 2"):
+    with pytest.raises(InvalidDataError, match="Labels must be the classes 0 to 3, and each must occur; got 0, 1, 2"):
         pvtree.train(params | {"num_class": 4}, pvtree.Dataset(X, labels), 3)
-    with pytest.raises(InvalidParameterError, match="give num_class"):
+    with pytest.raises(InvalidParameterError, match="set num_class"):
         pvtree.train(PARAMS | {"objective": "softmax"}, pvtree.Dataset(X, labels), 3)
     with pytest.raises(InvalidTypeError, match="train_set must be a Dataset"):
         pvtree.train(PARAMS, X, 3)

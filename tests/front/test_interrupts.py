@@ -1,4 +1,4 @@
-"""Ctrl-C in the middle of long work: Python hears of it between two calls of a kernel, so no call may be long."""
+"""Ctrl-C during long work: Python handles it between two kernel calls, so no call may take long."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WORK = ("contributions", "prediction", "tree", "forest")
 
 @pytest.fixture(scope="module")
 def told():
-    """The work would take hours; the limit is only there so that a failure ends."""
+    """The work would take hours; the limit only ends a failing test."""
     program = Path(__file__).with_name("interrupted_program.py")
     done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=150, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""Estimators under mpiexec: every rank ends with the model of one process, and no script hangs when one has failed."""
+"""Estimators under mpiexec: every rank gets the model of one process, and no script hangs after a failure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def cases():
 
 @pytest.fixture(autouse=True, scope="module")
 def kernels():
-    """Compiled once, so that the ranks find them ready."""
+    """Compile the kernels once, so that the ranks find them in the cache."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for case in cases().values():
@@ -72,7 +72,7 @@ def expected(name, size):
 @pytest.mark.parametrize("name", [*make_cases(), *OF_PARTITION, "restart"])
 @pytest.mark.filterwarnings("ignore")
 def test_every_rank_has_the_model_of_one_process(name, size, folder):
-    """Or of virtual workers with the same rows; only worker 0 has called the callback."""
+    """The model is that of one process, or of virtual workers with the same rows; only worker 0 calls the callback."""
     whole, n_calls = expected(name, size)
     for rank in range(size):
         made = json.loads((folder / f"{name} {size} {rank}.json").read_text())

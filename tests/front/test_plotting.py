@@ -1,4 +1,4 @@
-"""Pictures show what the model and the training hold."""
+"""Plots show what the model and the training contain."""
 
 import re
 import sys
@@ -54,7 +54,7 @@ def test_metric_is_drawn_by_iteration(model):
     assert ax is own
     assert ax.lines[0].get_ydata().tolist() == model.evals_result_["valid_0"]["l1"]
     assert (ax.get_ylabel(), ax.lines[0].get_xdata().tolist()) == ("l1", [1, 2, 3, 4])
-    with pytest.raises(InvalidParameterError, match="several metrics; choose one with metric=: l2, l1"):
+    with pytest.raises(InvalidParameterError, match="several metrics; set metric to one of l2, l1"):
         pvtree.plot_metric(model.evals_result_)
     with pytest.raises(InvalidDataError, match="Nothing was evaluated"):
         pvtree.plot_metric({})
@@ -127,8 +127,8 @@ def test_traffic_adds_up():
 def test_what_is_missing_is_named(model, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(
-        MissingDependencyError, match=r"Pictures need matplotlib; install it with pip install 'pvtree\[plot\]'"
+        MissingDependencyError, match=r"Plots need matplotlib; install it with pip install 'pvtree\[plot\]'"
     ):
         pvtree.plot_importance(model)
-    with pytest.raises(InvalidTypeError, match="A fitted estimator, a Booster or a Model is needed, got int"):
+    with pytest.raises(InvalidTypeError, match="must be a fitted estimator, a Booster or a Model, got int"):
         pvtree.plot_importance(3)

@@ -133,10 +133,10 @@ def test_one_evaluation_set_may_have_the_column_and_another_none():
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
-        ({"qid": QID}, "of X tells"),
-        ({"group": [10] * 6}, "of X tells"),
-        ({"eval_set": [(WITH_QID, y)], "eval_qid": [QID]}, "of X of eval_set 0 tells"),
-        ({"eval_set": [(WITH_QID, y)], "eval_group": [[10] * 6]}, "of X of eval_set 0 tells"),
+        ({"qid": QID}, "of X already holds"),
+        ({"group": [10] * 6}, "of X already holds"),
+        ({"eval_set": [(WITH_QID, y)], "eval_qid": [QID]}, "of X of eval_set 0 already holds"),
+        ({"eval_set": [(WITH_QID, y)], "eval_group": [[10] * 6]}, "of X of eval_set 0 already holds"),
     ],
 )
 def test_queries_are_told_once(arguments, what):

@@ -55,7 +55,7 @@ def test_every_example_has_its_figure():
 
 def test_classification_example_reads_back_what_it_saved(capsys):
     runpy.run_path(str(ROOT / "examples" / "classification.py"))
-    assert "equal those of the estimator: True" in capsys.readouterr().out
+    assert "predicts the same as the estimator: True" in capsys.readouterr().out
 
 
 def test_readme_code_runs(tmp_path, monkeypatch, capsys):

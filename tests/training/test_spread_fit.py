@@ -163,7 +163,7 @@ def wrong(**changes):
     [
         ({"y": np.full(120, np.nan)}, r"y contains NaN; .*\(This is about the data of worker 1\.\)"),
         ({"y": np.zeros(7)}, r"y has length 7, but X has 120 rows.*worker 1"),
-        ({"weight": np.ones(120)}, "sample_weight is given on some workers only; give it on all"),
+        ({"weight": np.ones(120)}, "sample_weight is given on some workers only; pass it on all"),
         ({"X": table()[0].iloc[120:, :3]}, r"worker 0 has 5, worker 1 has 3.*pass the same columns"),
         ({"X": table()[0].iloc[120:, [1, 0, 2, 3, 4]]}, "have 'a' and 'b' in the same place"),
         ({"X": np.zeros((120, 5))}, "only one of worker 0 and worker 1 has names"),
@@ -210,7 +210,11 @@ def test_one_class_in_all():
 @pytest.mark.parametrize(
     ("options", "more", "sentence"),
     [
-        ([{"num_leaves": 7}, {"num_leaves": 9}], [{}, {}], "num_leaves is 7 on worker 0 and 9 on worker 1; give all"),
+        (
+            [{"num_leaves": 7}, {"num_leaves": 9}],
+            [{}, {}],
+            "num_leaves is 7 on worker 0 and 9 on worker 1; use the",
+        ),
         ([{"random_state": 1}, {"random_state": 2}], [{}, {}], "random_state is 1 on worker 0 and 2 on worker 1"),
         ([{}, {}], [{}, {"callbacks": [print]}], "the number of callbacks is 0 on worker 0 and 1 on worker 1"),
         ([{}, {}], [{"checkpoint": "x"}, {}], "checkpoint is given on worker 0 and not given on worker 1"),

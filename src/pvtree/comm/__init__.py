@@ -1,4 +1,4 @@
-"""How workers talk: one interface (base), one file for each engine that carries it, and the ledger of what it cost."""
+"""How workers talk: one interface (base), one file per engine that implements it, and the ledger of what it cost."""
 
 from pvtree.comm.base import Communicator, Solo
 from pvtree.comm.network import Network

@@ -1,4 +1,4 @@
-"""How workers come to one view before they train: all could read their data, and what each knows in part is joined."""
+"""How workers agree before they train: that all could read their data, and on what each knows only in part."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 
 def share(value: Any, comm: Communicator) -> list[Any]:
-    """Everybody's value, by rank: plain lists, dictionaries, strings and numbers, which travel as JSON."""
+    """Return every worker's value, by rank: lists, dictionaries, strings and numbers, which travel as JSON."""
     if comm.size == 1:
         return [value]
     buffer = np.frombuffer(json.dumps(value).encode(), np.uint8)
@@ -24,14 +24,14 @@ def share(value: Any, comm: Communicator) -> list[Any]:
 
 
 def tell(value: Any, comm: Communicator, phase: str) -> Any:
-    """Worker 0's value, of the same kinds; what the others give is not looked at."""
+    """Return worker 0's value, of the same types as for ``share``. The others' values are ignored."""
     return json.loads(comm.broadcast(np.frombuffer(json.dumps(value).encode(), np.uint8), phase).tobytes())
 
 
 def all_or_none(read: Callable[[], Result], comm: Communicator) -> Result:
-    """What ``read()`` returns here, once it has worked on every worker; otherwise all raise the first worker's error.
+    """Return ``read()`` once it has succeeded on every worker; otherwise all raise the error of the lowest rank.
 
-    So wrong input is told in the same sentence everywhere, and nobody waits for a worker that has given up.
+    All workers thus report wrong input in the same sentence, and nobody waits for a worker that has given up.
     """
     if comm.size == 1:
         return read()
@@ -41,35 +41,35 @@ def all_or_none(read: Callable[[], Result], comm: Communicator) -> Result:
         result = read()
     except PvtreeError as own:
         error = own
-    told = share(None if error is None else [type(error).__name__, str(error)], comm)
-    for rank, failure in enumerate(told):
+    failures = share(None if error is None else [type(error).__name__, str(error)], comm)
+    for rank, failure in enumerate(failures):
         if failure is not None:
             kind, sentence = failure
-            whose = "" if all(each == failure for each in told) else f" (This is about the data of worker {rank}.)"
+            whose = "" if all(each == failure for each in failures) else f" (This is about the data of worker {rank}.)"
             raise getattr(errors, kind)(sentence + whose) from error
     return result
 
 
 def check_same(settings: dict[str, str], comm: Communicator) -> None:
-    """What decides the training must be the same on all workers; ``settings`` by name, as they are shown."""
+    """Raise unless the settings, text by name, are the same on all workers."""
     first, *others = share(settings, comm)
     for rank, its in enumerate(others, start=1):
         for name in sorted(first.keys() | its.keys()):
             if first.get(name) != its.get(name):
                 raise InvalidParameterError(
                     f"{name} is {first.get(name)} on worker 0 and {its.get(name)} on worker {rank}; "
-                    "give all workers the same."
+                    "use the same value on all workers."
                 )
 
 
 def agree_classes(found: np.ndarray, comm: Communicator, name: str = "y") -> np.ndarray:
-    """The classes of all workers in ascending order, from those that each has found in its own rows."""
+    """Return the classes of all workers in ascending order, given those in this worker's rows."""
     if comm.size == 1:
         return found
-    told = [np.array(values, dtype) for dtype, values in share([found.dtype.str, found.tolist()], comm) if values]
-    if len({_family(classes.dtype) for classes in told}) > 1:
-        raise InvalidDataError(f"{name} has labels of another type on some workers; make them all strings or numbers.")
-    return np.unique(np.concatenate(told)) if told else found
+    shared = [np.array(values, dtype) for dtype, values in share([found.dtype.str, found.tolist()], comm) if values]
+    if len({_family(classes.dtype) for classes in shared}) > 1:
+        raise InvalidDataError(f"{name} has labels of another type on some workers; make all strings or all numbers.")
+    return np.unique(np.concatenate(shared)) if shared else found
 
 
 def _family(dtype: np.dtype) -> str:
@@ -77,13 +77,13 @@ def _family(dtype: np.dtype) -> str:
 
 
 def agree_weights(weight: np.ndarray | None, n_rows: int, comm: Communicator, name: str) -> np.ndarray | None:
-    """A worker's weights, or None where all rows of all workers weigh 1: unit weights train exactly like none."""
+    """Return this worker's weights, or None if every row of every worker weighs 1, which trains like no weights."""
     facts = [False, n_rows > 0, False, False]
     if weight is not None:
         facts = [n_rows > 0, False, bool((weight > 0).any()), bool((weight != 1).any())]
     given, lacking, positive, unequal = (any(fact) for fact in zip(*share(facts, comm), strict=True))
     if given and lacking:
-        raise InvalidDataError(f"{name} is given on some workers only; give it on all workers or on none.")
+        raise InvalidDataError(f"{name} is given on some workers only; pass it on all workers or on none.")
     if given and not positive:
         raise InvalidDataError(f"{name} holds only zero weights; at least one row must weigh more than zero.")
     if not unequal:

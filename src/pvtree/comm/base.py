@@ -1,4 +1,4 @@
-"""What every engine offers a worker: a few collectives on numpy buffers, checked and counted in this one place."""
+"""The interface of every engine: a few collectives on numpy buffers, whose calls are checked and counted here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REDUCTIONS = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 
 class Call(NamedTuple):
-    """What must be equal on all workers when they meet in a collective; engines compare it where that is cheap."""
+    """What must be equal on all workers in a collective. Engines compare it where that is cheap."""
 
     verb: str
     phase: str
@@ -33,22 +33,22 @@ class Call(NamedTuple):
 
 
 class Communicator(ABC):
-    """One worker's line to the others. All workers make the same calls in the same order.
+    """One worker's connection to the others. All workers make the same calls in the same order.
 
-    Arrays that come back belong to the caller. Bytes counted are those that leave this worker, by the usual
-    algorithms: (M-1) b for a gather of b bytes, 2 B (M-1)/M for a reduction of B bytes (ring), and what is addressed
-    to others for an all-to-all. A broadcast costs (M-1) B in all, put on the root's account.
+    Returned arrays belong to the caller. The ledger counts the bytes that leave this worker, by the usual algorithms
+    for M workers: (M-1) b for a gather of b bytes, 2 B (M-1)/M for a reduction of B bytes (ring), and what is addressed
+    to others for an all-to-all. A broadcast of B bytes counts as (M-1) B for the root and 0 for the others.
     """
 
     def __init__(self, rank: int, size: int) -> None:
         self.rank = rank
         self.size = size
         self.traffic = Traffic()
-        self.n_on_host = size  # so many of the workers share this machine's memory
-        self.shares_threads = True  # and the threads that a process may use; else each has as many
+        self.n_on_host = size  # how many workers share this machine's memory
+        self.shares_threads = True  # whether they also share the threads of n_jobs; otherwise each may use all of them
 
     def allgather(self, buffer: np.ndarray, phase: str) -> list[np.ndarray]:
-        """Everybody's buffer, by rank. First dimensions may differ; the others, and the dtype, are equal."""
+        """Return every worker's buffer, by rank. Only the first dimension may differ between workers."""
         check_phase(phase)
         check_buffer(buffer)
         item = buffer.shape[1:]
@@ -58,17 +58,17 @@ class Communicator(ABC):
         return restore_items(parts, item)
 
     def alltoall(self, buffers: Sequence[np.ndarray], phase: str) -> list[np.ndarray]:
-        """``buffers[m]`` goes to worker m; result[m] came from worker m. Shapes as for allgather."""
+        """Send ``buffers[m]`` to worker m; ``result[m]`` came from worker m. Shapes may differ as in allgather."""
         check_phase(phase)
         if len(buffers) != self.size:
             raise InvalidParameterError(
-                f"alltoall got {len(buffers)} buffers for {self.size} workers; give one buffer for each worker."
+                f"alltoall got {len(buffers)} buffers for {self.size} workers; pass one buffer per worker."
             )
         for buffer in buffers:
             check_buffer(buffer)
             if buffer.dtype != buffers[0].dtype or buffer.shape[1:] != buffers[0].shape[1:]:
                 raise InvalidTypeError(
-                    "The buffers of one alltoall differ in dtype or in a dimension after the first; make them alike."
+                    "The buffers of one alltoall differ in dtype or in a dimension after the first; make these equal."
                 )
         item = buffers[0].shape[1:]
         start = self.now()
@@ -79,20 +79,20 @@ class Communicator(ABC):
         return restore_items(parts, item)
 
     def allreduce(self, buffer: np.ndarray, phase: str, op: str = "sum") -> np.ndarray:
-        """The sum, max or min of everybody's buffer, the same bits on every worker. Shapes and dtypes are equal."""
+        """Return the sum, max or min of all workers' buffers, with the same bits everywhere. Shapes must be equal."""
         check_phase(phase)
         check_buffer(buffer)
         if op not in REDUCTIONS:
             raise InvalidParameterError(f"allreduce does not know op={op!r}; use one of {', '.join(REDUCTIONS)}.")
         start = self.now()
         result = self._allreduce(buffer, op, Call("allreduce", phase, buffer.dtype, buffer.shape, op))
-        # A ring cuts the buffer into M shares. A worker sends all but one of them twice: to add up, and to spread.
+        # A ring cuts the buffer into M shares. A worker sends all but one of them twice: to sum up, then to spread.
         share = (self.rank + 1) * buffer.nbytes // self.size - self.rank * buffer.nbytes // self.size
         self.traffic.record(phase, 2 * (buffer.nbytes - share), self.now() - start)
         return result
 
     def broadcast(self, buffer: np.ndarray | None, phase: str, root: int = 0) -> np.ndarray:
-        """The root's buffer with its shape and dtype. What the others give is not looked at."""
+        """Return the root's buffer with its shape and dtype. The others' buffers are ignored."""
         check_phase(phase)
         if not 0 <= root < self.size:
             raise InvalidParameterError(f"broadcast got root={root}; use a rank from 0 to {self.size - 1}.")
@@ -107,16 +107,16 @@ class Communicator(ABC):
         return result
 
     def now(self) -> float:
-        """Seconds, of which only differences mean anything. Virtual machines have clocks of their own."""
+        """Seconds since an arbitrary moment. Virtual machines have clocks of their own."""
         return perf_counter()
 
     def make_team(self, n_threads: int) -> Team:
-        """The threads of this worker: its share of what this machine may use, or as many as it may use itself."""
+        """This worker's threads: all ``n_threads``, or its share if the workers of this machine share them."""
         return Team(max(1, n_threads // self.n_on_host if self.shares_threads else n_threads))
 
     @contextmanager
     def uncounted(self) -> Iterator[None]:
-        """Calls inside leave no trace in the ledger: for reports about the training, which are not part of it."""
+        """Keep calls out of the ledger: reports about the training are not part of it."""
         kept, self.traffic = self.traffic, Traffic()
         try:
             yield
@@ -124,9 +124,9 @@ class Communicator(ABC):
             self.traffic = kept
 
     def close(self) -> None:  # noqa: B027  (not abstract: most engines hold nothing)
-        """Give back what the engine holds, such as sockets."""
+        """Release what the engine holds, such as sockets."""
 
-    # What an engine implements. Buffers arrive checked and contiguous, flat in gathers; results are new arrays.
+    # Engines implement these. Buffers are checked, contiguous and, in gathers, flat. Results must be new arrays.
 
     @abstractmethod
     def _allgather(self, buffer: np.ndarray, call: Call) -> list[np.ndarray]: ...
@@ -142,7 +142,7 @@ class Communicator(ABC):
 
 
 class Solo(Communicator):
-    """The only worker: talks to itself, sends nothing."""
+    """The communicator of a single worker, which sends nothing."""
 
     def __init__(self) -> None:
         super().__init__(rank=0, size=1)
@@ -162,7 +162,7 @@ class Solo(Communicator):
 
 
 def reduce_by_rank(buffers: Sequence[np.ndarray], op: str) -> np.ndarray:
-    """A new array. Adds in the order of ranks, because sums of floats depend on the order."""
+    """Reduce into a new array, in the order of ranks, because sums of floats depend on the order."""
     result = buffers[0].copy()
     for buffer in buffers[1:]:
         REDUCTIONS[op](result, buffer, out=result)
@@ -170,7 +170,7 @@ def reduce_by_rank(buffers: Sequence[np.ndarray], op: str) -> np.ndarray:
 
 
 def restore_items(parts: list[np.ndarray], item: tuple[int, ...]) -> list[np.ndarray]:
-    """Flat arrays become rows of items again: only the number of rows is the sender's choice."""
+    """Give flat arrays the shape ``(n, *item)`` again; only n is the sender's choice."""
     if not item:
         return parts
     n_values = int(np.prod(item))
@@ -179,16 +179,16 @@ def restore_items(parts: list[np.ndarray], item: tuple[int, ...]) -> list[np.nda
 
 def check_phase(phase: str) -> None:
     if phase not in PHASES:
-        raise InvalidParameterError(f"The phase {phase!r} is not in the ledger; use one of {', '.join(PHASES)}.")
+        raise InvalidParameterError(f"The ledger has no phase {phase!r}; use one of {', '.join(PHASES)}.")
 
 
 def check_buffer(buffer: object) -> None:
-    """Refuse what would have to be pickled or copied before it can travel."""
+    """Refuse what would have to be pickled or copied before it can be sent."""
     if not isinstance(buffer, np.ndarray):
         raise InvalidTypeError(f"Workers exchange numpy arrays, not {type(buffer).__name__}; convert it first.")
     if buffer.dtype.hasobject:
         raise InvalidTypeError(f"Workers exchange plain numbers, not dtype {buffer.dtype}; convert the array first.")
     if not buffer.flags.c_contiguous:
         raise InvalidTypeError(
-            f"The buffer of shape {buffer.shape} has gaps in memory; give np.ascontiguousarray(buffer)."
+            f"The buffer of shape {buffer.shape} is not contiguous; pass np.ascontiguousarray(buffer)."
         )

@@ -1,4 +1,4 @@
-"""From what a user calls a communicator to pvtree's own."""
+"""From the user's communicator to one of pvtree's own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pvtree.comm.base import Communicator, Solo
 
 @contextmanager
 def connect(comm: Any, timeout: float) -> Iterator[Communicator]:
-    """``comm`` of mpi4py, or one of pvtree's own, which stays open; None for a worker that is alone."""
+    """Connect to the workers of ``comm``: mpi4py's, one of pvtree's own (which stays open), or None for one worker."""
     if comm is None:
         yield Solo()
     elif isinstance(comm, Communicator):
@@ -19,5 +19,5 @@ def connect(comm: Any, timeout: float) -> Iterator[Communicator]:
     else:
         from pvtree.comm import mpi
 
-        with mpi.join(comm, timeout) as line:
-            yield line
+        with mpi.join(comm, timeout) as joined:
+            yield joined

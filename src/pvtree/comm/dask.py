@@ -1,7 +1,7 @@
-"""Dask workers as workers of a training: a task on each of them, which talk over Dask's own connections.
+"""Training on Dask workers: one task on each of them; the tasks talk over Dask's own connections.
 
-``run`` is called where the client is. It prepares a box for messages on every worker (dask_post), sends each its task
-(dask_worker), and waits until all have answered or one of them is lost: nothing is left behind on the cluster.
+The client calls ``run``. It opens a mailbox on every worker (dask_mailbox), sends each its task (dask_worker), and
+waits until all have answered or one is lost. Nothing is left behind on the cluster.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
-from pvtree.comm import dask_post
+from pvtree.comm import dask_mailbox
 from pvtree.comm.dask_worker import START_SECONDS, Outcome, with_traceback, work
 from pvtree.errors import (
     CommunicationError,
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-LOOK_SECONDS = 1.0  # how often the client asks whether all workers are still there
-GRACE_SECONDS = 3.0  # for the other workers to end, and to say why, after the first one has failed
+LOOK_SECONDS = 1.0  # how often the client checks that all workers are still there
+GRACE_SECONDS = 3.0  # how long the other workers have to end and report, after the first one has failed
 
 
 def run(
@@ -43,11 +43,26 @@ def run(
     *,
     timeout: float = 600.0,
 ) -> list[Result]:
-    """Run ``function(comm, *arguments[address])`` on these Dask workers at once; their results by rank.
+    """Run ``function(comm, *arguments[address])`` on all given Dask workers at once.
 
-    Ranks follow the order of ``arguments``, which may hold Dask futures, also inside of lists and dictionaries.
     The first exception of a worker ends all of them and is raised here, with the worker's number as ``rank``.
-    ``timeout`` is how many seconds may pass without a sign of the others in a collective.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        A synchronous client.
+    function : callable
+        Called on every worker.
+    arguments : mapping
+        The function's arguments by worker address. Ranks follow its order. Arguments may hold Dask futures, also
+        inside lists and dictionaries.
+    timeout : float, default=600.0
+        How many seconds a collective waits without a sign of the other workers. Greater than 0.
+
+    Returns
+    -------
+    list
+        The results by rank.
     """
     addresses = list(arguments)
     check(client, addresses, timeout)
@@ -55,7 +70,7 @@ def run(
     futures: list[distributed.Future] = []
     with outside_the_pool():
         try:
-            open_boxes(client, name, addresses, timeout)
+            open_mailboxes(client, name, addresses, timeout)
             for rank, address in enumerate(addresses):
                 futures.append(
                     client.submit(
@@ -66,28 +81,28 @@ def run(
                         addresses,
                         timeout,
                         *arguments[address],
-                        key=f"pvtree-{name}-{rank}",  # Dask's dashboard shows the part before the name of the run
+                        key=f"pvtree-{name}-{rank}",  # Dask's dashboard shows the part before the run's name
                         workers=[address],
                         allow_other_workers=False,
                         retries=0,
                         pure=False,
                     )
                 )
-            return Watch(client, addresses, futures, timeout).results()
+            return RunMonitor(client, addresses, futures, timeout).results()
         except BaseException:
             abandon(client, name, addresses, futures)
             raise
 
 
 def abandon(client: distributed.Client, name: str, addresses: list[str], futures: list[distributed.Future]) -> None:
-    """Without waiting for anybody: what is not begun will not be, and who works sees that it is not wanted any more.
+    """Cancel the run without waiting for anybody: pending tasks do not start, and running ones notice and stop.
 
-    Dask would run the task of a lost worker again, or wait for that worker to come back.
+    Otherwise Dask would rerun the task of a lost worker, or wait for that worker to come back.
     """
 
     async def drop() -> None:
         with suppress(Exception):
-            await client.run(dask_post.drop_box, name, workers=addresses, on_error="ignore")
+            await client.run(dask_mailbox.drop_mailbox, name, workers=addresses, on_error="ignore")
 
     with suppress(Exception):  # the client may be closed
         client.cancel(futures, force=True)
@@ -99,22 +114,22 @@ def check(client: distributed.Client, addresses: list[str], timeout: float) -> N
         raise InvalidParameterError(f"timeout is {timeout}; give a positive number of seconds.")
     if not addresses:
         raise InvalidParameterError(
-            "There is no Dask worker to run on; start one, or wait with client.wait_for_workers."
+            "There is no Dask worker to run on; start one, or call client.wait_for_workers first."
         )
     if client.asynchronous:
         raise InvalidTypeError(
-            "The Dask client is asynchronous, but training waits for its end; "
-            "give a client made without asynchronous=True, from outside of its event loop."
+            "The Dask client is asynchronous, but training blocks until it has finished; "
+            "pass a client created without asynchronous=True, outside its event loop."
         )
 
 
 @contextmanager
 def outside_the_pool() -> Iterator[None]:
-    """A task that trains must not keep its thread from the tasks that it waits for, as a worker may have only one."""
+    """Leave the worker's thread pool if this is a task: a worker may have one thread, which the training needs."""
     from distributed import rejoin, secede
     from distributed.threadpoolexecutor import thread_state
 
-    is_task = getattr(thread_state, "proceed", False)  # a thread of a pool that has not left it before
+    is_task = getattr(thread_state, "proceed", False)  # true in a thread of the pool that has not left it yet
     if is_task:
         secede()
     try:
@@ -124,15 +139,15 @@ def outside_the_pool() -> Iterator[None]:
             rejoin()
 
 
-def open_boxes(client: distributed.Client, name: str, addresses: list[str], timeout: float) -> None:
-    """Prepare every worker for messages; an error that names the one which cannot take part."""
+def open_mailboxes(client: distributed.Client, name: str, addresses: list[str], timeout: float) -> None:
+    """Prepare every worker for messages; raise an error that names the worker that cannot take part."""
     limit = max(timeout, START_SECONDS)
 
     async def open_all() -> tuple[dict[int, Any], list[int]]:
         deadline = monotonic() + limit
         asked = {
             asyncio.ensure_future(
-                client.run(dask_post.open_box, name, limit, workers=[address], on_error="return")
+                client.run(dask_mailbox.open_mailbox, name, limit, workers=[address], on_error="return")
             ): rank
             for rank, address in enumerate(addresses)
         }
@@ -143,7 +158,7 @@ def open_boxes(client: distributed.Client, name: str, addresses: list[str], time
             answers |= {asked[task]: task.exception() or next(iter(task.result().values()), None) for task in done}
             if not waiting:
                 break
-            # The scheduler would try for half a minute to reach a worker that is gone.
+            # The scheduler would try to reach a lost worker for half a minute.
             known = await client.scheduler.ncores(workers=[addresses[asked[task]] for task in waiting])
             gone = {task for task in waiting if addresses[asked[task]] not in known}
             answers |= {asked[task]: OSError("the scheduler does not know it") for task in gone}
@@ -154,32 +169,35 @@ def open_boxes(client: distributed.Client, name: str, addresses: list[str], time
 
     answers, late = client.sync(open_all)
     for rank, answer in sorted(answers.items()):
-        if answer == version("pvtree"):
-            continue
-        who = f"Worker {rank} of {len(addresses)} ({addresses[rank]})"
-        if isinstance(answer, ImportError):
-            raise MissingDependencyError(
-                f"{who} cannot import pvtree ({answer}); install it on all workers: pip install 'pvtree[dask]'."
-            ) from answer
-        if isinstance(answer, OSError):
-            raise PeerFailedError(
-                f"{who} cannot be reached ({' '.join(str(answer).split())}); look for why its process ended, "
-                "or what is wrong with the network."
-            ) from answer
-        if isinstance(answer, BaseException):
-            raise answer
-        raise CommunicationError(
-            f"{who} has pvtree {answer} and the client {version('pvtree')}; install the same version everywhere."
-        )
+        check_answer(answer, f"Worker {rank} of {len(addresses)} ({addresses[rank]})")
     if late:
         raise WorkerTimeoutError(
-            f"The client waited {limit:g} s for {name_with_addresses(late, addresses)} to take the training on; "
-            "raise the time limit if they only need longer, otherwise look for what they are stuck in."
+            f"The client waited {limit:g} s for {name_with_addresses(late, addresses)} to accept the training; "
+            "raise the time limit if they only need longer, otherwise find out what they are stuck in."
         )
 
 
-class Watch:
-    """Waits for the tasks of one run, and for none that will never end."""
+def check_answer(answer: Any, who: str) -> None:
+    """Raise unless a worker has opened its mailbox and runs the client's version of pvtree."""
+    if isinstance(answer, ImportError):
+        raise MissingDependencyError(
+            f"{who} cannot import pvtree ({answer}); install it on all workers: pip install 'pvtree[dask]'."
+        ) from answer
+    if isinstance(answer, OSError):
+        raise PeerFailedError(
+            f"{who} cannot be reached ({' '.join(str(answer).split())}); find out why its process ended, "
+            "or what is wrong with the network."
+        ) from answer
+    if isinstance(answer, BaseException):
+        raise answer
+    if answer != version("pvtree"):
+        raise CommunicationError(
+            f"{who} has pvtree {answer}, but the client has {version('pvtree')}; install the same version everywhere."
+        )
+
+
+class RunMonitor:
+    """Waits for the tasks of one run, but not for those that can never end."""
 
     def __init__(
         self, client: distributed.Client, addresses: list[str], futures: list[distributed.Future], timeout: float
@@ -188,7 +206,7 @@ class Watch:
         self._addresses = addresses
         self._futures = futures
         self._timeout = timeout
-        self._outcomes: dict[int, Outcome] = {}  # by rank, in the order in which they came
+        self._outcomes: dict[int, Outcome] = {}  # by rank, in the order of arrival
         self._gone: set[int] = set()
         self._news = threading.Event()
         for future in futures:
@@ -211,7 +229,7 @@ class Watch:
         return [self._outcomes[rank].result for rank in range(len(self._futures))]
 
     def _collect(self) -> None:
-        """Fetch the outcomes of the tasks that have ended since."""
+        """Fetch the outcomes of the tasks that have ended since the last call."""
         ended = [
             rank
             for rank, future in enumerate(self._futures)
@@ -219,18 +237,15 @@ class Watch:
         ]
         for rank in ended:
             status = self._futures[rank].status
-            if status == "error":  # not in the function, whose errors are returned
+            if status == "error":  # outside the function, whose errors are returned
                 error = self._futures[rank].exception()
                 self._outcomes[rank] = Outcome(None, error)
             elif status != "finished":
-                reason = f"its task was {status}"
-                self._outcomes[rank] = Outcome(
-                    None,
-                    CommunicationError(
-                        f"Worker {rank} of {len(self._futures)} ({self._addresses[rank]}) gave no result because "
-                        f"{reason}; train again, and do not restart the cluster meanwhile."
-                    ),
+                error = CommunicationError(
+                    f"Worker {rank} of {len(self._futures)} ({self._addresses[rank]}) gave no result because "
+                    f"its task was {status}; train again, and do not restart the cluster during the training."
                 )
+                self._outcomes[rank] = Outcome(None, error)
         finished = [rank for rank in ended if rank not in self._outcomes]
         if finished:
             fetching = asyncio.run_coroutine_threadsafe(
@@ -240,7 +255,7 @@ class Watch:
             self._outcomes |= zip(finished, self._wait_for(fetching, finished), strict=True)
 
     def _wait_for(self, fetching: Future[list[Outcome]], ranks: list[int]) -> list[Outcome]:
-        """Results on their way from workers; one of which may die now."""
+        """The outcomes that these workers are sending; a worker may die while it sends."""
         try:
             while True:
                 try:
@@ -255,7 +270,7 @@ class Watch:
             fetching.cancel()
 
     def _look_around(self) -> set[int]:
-        """Workers without an outcome that the scheduler knows no more."""
+        """Ranks that have no outcome yet and that the scheduler no longer knows."""
         waiting = {rank: self._addresses[rank] for rank in range(len(self._futures)) if rank not in self._outcomes}
         if not waiting:
             return set()
@@ -265,12 +280,12 @@ class Watch:
             )
         except (OSError, TimeoutError) as error:
             raise CommunicationError(
-                f"The client lost its line to Dask's scheduler ({error}); look for why it ended, and train again."
+                f"The client lost its connection to Dask's scheduler ({error}); find out why it ended, and train again."
             ) from error
         return {rank for rank, address in waiting.items() if address not in known}
 
     def _first_error(self) -> BaseException | None:
-        """The cause: what is not about another worker's failure, if there is such an error."""
+        """The cause: preferably an error that does not merely report another worker's failure."""
         errors = [with_traceback(outcome) for outcome in self._outcomes.values() if outcome.error is not None]
         causes = [error for error in errors if not isinstance(error, PeerFailedError)]
         if causes:
@@ -283,7 +298,7 @@ class Watch:
     def _lost(self, ranks: list[int]) -> PeerFailedError:
         return PeerFailedError(
             f"The cluster lost {name_with_addresses(ranks, self._addresses)} of {len(self._addresses)} during the "
-            "training; look for why that process ended, such as too little memory, and train again."
+            "training; find out why that process ended, such as too little memory, and train again."
         )
 
 

@@ -1,4 +1,4 @@
-"""What a Dask worker does in a training: its task, and its communicator, in the thread that Dask gives to the task."""
+"""A Dask worker's part in a training: its task and its communicator, in the thread that Dask gives the task."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pvtree.comm import dask_post
+from pvtree.comm import dask_mailbox
 from pvtree.comm.base import Call
 from pvtree.comm.pairwise import END, PairwiseCommunicator, text_of
 from pvtree.errors import CommunicationError, PeerFailedError
@@ -18,16 +18,16 @@ from pvtree.errors import CommunicationError, PeerFailedError
 if TYPE_CHECKING:
     import distributed
 
-START = Call("the start", "")  # the first thing that all workers must come to together
-START_SECONDS = 10.0  # at least so long, whatever the time limit is: a busy worker begins a task when it can
+START = Call("the start", "")  # the first collective, which all workers must join
+START_SECONDS = 10.0  # the least time limit of the start: a busy worker begins a task when it can
 
 
 class Outcome(NamedTuple):
-    """What a task returns. Errors are returned too: Dask would log them on every worker, and end for an interrupt."""
+    """What a task returns. Errors are returned, not raised: Dask would log them, and an interrupt would end it."""
 
     result: Any
     error: BaseException | None
-    where: dict[str, Any] | None = None  # the error's traceback, which pickle would leave behind
+    where: dict[str, Any] | None = None  # the error's traceback, which pickle would drop
 
 
 def work(
@@ -38,7 +38,7 @@ def work(
 
     worker = get_worker()
     key = worker.get_current_task()
-    secede()  # so that two runs cannot each hold the only thread of a worker that the other one needs
+    secede()  # otherwise two runs could each hold a worker's only thread while the other run needs it
     comm = DaskCommunicator(worker, key, name, rank, addresses, timeout)
     try:
         comm.join()
@@ -52,9 +52,9 @@ def work(
 
 
 class DaskCommunicator(PairwiseCommunicator):
-    """One Dask worker's line to the others of its run."""
+    """One Dask worker's connection to the others of its run."""
 
-    straight_bytes = 4096  # a second exchange costs more than these bytes
+    straight_bytes = 4096  # a second exchange costs more than sending this many bytes
 
     def __init__(
         self, worker: distributed.Worker, key: Any, name: str, rank: int, addresses: list[str], timeout: float
@@ -69,28 +69,28 @@ class DaskCommunicator(PairwiseCommunicator):
         self._key = key
         self._loop = worker.loop.asyncio_loop  # type: ignore[attr-defined]
         self._name = name
-        self._box: dask_post.Box | None = None
-        self._broken: CommunicationError | None = None  # why nothing can be sent any more
+        self._mailbox: dask_mailbox.Mailbox | None = None
+        self._broken: CommunicationError | None = None  # why nothing more can be sent
 
     def join(self) -> None:
-        """Open the lines to the others, and wait until they have opened theirs."""
+        """Open the lines to the others and wait until they have opened theirs."""
 
-        async def begin() -> dask_post.Box | None:
-            box = dask_post.boxes_of(self._worker).get(self._name)
-            if box is not None:
-                box.begin(self.rank, self.addresses, self._key)
-            return box
+        async def begin() -> dask_mailbox.Mailbox | None:
+            mailbox = dask_mailbox.mailboxes_of(self._worker).get(self._name)
+            if mailbox is not None:
+                mailbox.begin(self.rank, self.addresses, self._key)
+            return mailbox
 
-        self._box = self._on_loop(begin())
-        if self._box is None:
+        self._mailbox = self._on_loop(begin())
+        if self._mailbox is None:
             raise PeerFailedError(
-                f"Worker {self.rank} of {self.size} knows nothing of the training that it is to join"
-                f"{self._where([self.rank])}; another worker has failed before, or this one was started anew."
+                f"Worker {self.rank} of {self.size} does not know the training that it should join"
+                f"{self._where([self.rank])}: another worker has failed, or this one was restarted; train again."
             )
         self._exchange(START, [np.empty(0, np.uint8)] * self.size)
 
     def fail(self, error: BaseException) -> None:
-        """Tell all others: their present or next collective raises PeerFailedError. Does not wait for them."""
+        """Tell all others, whose current or next collective then raises PeerFailedError. Does not wait for them."""
         self._mark(error)
         self._close(type(error).__name__)
 
@@ -98,37 +98,37 @@ class DaskCommunicator(PairwiseCommunicator):
         self._close(None)
 
     def _close(self, failure: str | None) -> None:
-        box, self._box = self._box, None
+        mailbox, self._mailbox = self._mailbox, None
         self._broken = self._broken or CommunicationError(
-            "This communicator is closed; use a communicator only inside its run."
+            "This communicator is closed; use a communicator only during its run."
         )
-        if box is not None:
+        if mailbox is not None:
             with suppress(CommunicationError):
-                self._on_loop(box.close(failure))
+                self._on_loop(mailbox.close(failure))
 
     def _exchange(self, call: Call, outgoing: Sequence[np.ndarray]) -> list[np.ndarray]:
         if self._broken is not None:
             raise type(self._broken)(str(self._broken))
-        assert self._box is not None
+        assert self._mailbox is not None
         try:
             limit = max(self.timeout, START_SECONDS) if call == START else self.timeout
-            return self._on_loop(self._box.exchange(text_of(call), outgoing, limit, confirm=call == END))
-        except dask_post.Interruption as interruption:
+            return self._on_loop(self._mailbox.exchange(text_of(call), outgoing, limit, confirm=call == END))
+        except dask_mailbox.Interruption as interruption:
             self._broken = self._explain(call, interruption)
             raise self._broken from None
         except BaseException as error:
             self._broken = self._left_early(call, error)
             raise
 
-    def _explain(self, call: Call, interruption: dask_post.Interruption) -> CommunicationError:
+    def _explain(self, call: Call, interruption: dask_mailbox.Interruption) -> CommunicationError:
         match interruption:
-            case dask_post.PeerFailed(peer=peer, kind=kind):
+            case dask_mailbox.PeerFailed(peer=peer, kind=kind):
                 return self._peer_failed(peer, kind)
-            case dask_post.PeerDiverged(peer=peer, text=text):
+            case dask_mailbox.PeerDiverged(peer=peer, text=text):
                 return self._diverged(call, peer, text.decode())
-            case dask_post.PeersLost(peers=peers, reason=reason):
+            case dask_mailbox.PeersLost(peers=peers, reason=reason):
                 return self._lost(peers, call, reason)
-            case dask_post.PeersLate(peers=peers):
+            case dask_mailbox.PeersLate(peers=peers):
                 return self._overdue(peers, call, max(self.timeout, START_SECONDS) if call == START else None)
         return CommunicationError(
             f"Worker {self.rank} of {self.size} stops the training at {call} because {interruption}; train again."
@@ -136,20 +136,20 @@ class DaskCommunicator(PairwiseCommunicator):
 
     def _lost(self, lost: list[int], call: object, reason: object) -> PeerFailedError:
         error = super()._lost(lost, call, reason)
-        error.lost = lost  # type: ignore[attr-defined]  # the client prefers it to errors that only follow from it
+        error.lost = lost  # type: ignore[attr-defined]  # the client prefers this error to its consequences
         return error
 
     def _where(self, ranks: Sequence[int]) -> str:
         return f" ({', '.join(f'worker {rank} is {self.addresses[rank]}' for rank in ranks)})" if ranks else ""
 
     def _on_loop(self, coroutine: Any) -> Any:
-        """The result of a coroutine on the worker's event loop, which may end while we wait."""
+        """Run a coroutine on the worker's event loop, which may end in the meantime, and return its result."""
         future: Future[Any] = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         while True:
             try:
-                return future.result(dask_post.LOOK_SECONDS)
+                return future.result(dask_mailbox.LOOK_SECONDS)
             except TimeoutError:
-                if future.done():  # or else the error is the coroutine's own
+                if future.done():  # the TimeoutError may be the coroutine's own
                     return future.result()
                 if self._loop.is_running():
                     continue
@@ -157,16 +157,16 @@ class DaskCommunicator(PairwiseCommunicator):
                 pass
             raise CommunicationError(
                 f"Worker {self.rank} of {self.size} stops because its Dask worker is closing"
-                f"{self._where([self.rank])}; train again with workers that stay."
+                f"{self._where([self.rank])}; train again, with workers that stay alive."
             )
 
 
 def failed(error: BaseException) -> Outcome:
-    """An outcome that reaches the client, even if the exception itself cannot travel."""
+    """An outcome that reaches the client even if the exception cannot be pickled."""
     import tblib
     from distributed.protocol.pickle import dumps, loads
 
-    # Dask's own way with exceptions (tblib.pickling_support) cannot restore those that have two bases in C.
+    # Dask's own method (tblib.pickling_support) cannot restore exceptions that have two base classes in C.
     where = tblib.Traceback(error.__traceback__).to_dict()
     try:
         loads(dumps(error))

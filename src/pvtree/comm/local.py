@@ -1,4 +1,4 @@
-"""A virtual cluster: M workers as threads of this process, which compute at once as kernels release the GIL."""
+"""A virtual cluster: the workers are threads of this process, which run in parallel because kernels release the GIL."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from pvtree.errors import (
 
 Result = TypeVar("Result")
 
-RETURN = Call("its end", "")  # the last thing that all workers must come to together
-JOIN_SECONDS = 0.5  # for threads that have only their last lines to run; longer than that they are stuck
+RETURN = Call("its end", "")  # the last collective, which all workers must join
+JOIN_SECONDS = 0.5  # enough for threads that have only a few lines left to run
 
 
 def run(
@@ -39,10 +39,21 @@ def run(
 
     Worker 0 runs on the caller's thread, so its warnings, callbacks and interrupts behave as without workers.
     The first exception of a worker ends all of them and is raised here, with the worker's number as ``rank``.
-    ``n_running`` workers compute at once, by default as many as there are cores for this process: more would only
-    push each other's histograms out of the caches. With 1 the workers take turns, which shows what each computes.
-    ``communicator(meeting, rank)`` makes the communicators, if they shall be of another kind than usual.
-    ``timeout`` is how many seconds may pass without any worker coming to a collective.
+
+    Parameters
+    ----------
+    function : callable
+        Called with the communicator of each worker.
+    size : int
+        The number of workers. At least 1.
+    timeout : float, default=600.0
+        How many seconds may pass without any worker reaching a collective. Greater than 0.
+    n_running : int or None, default=None
+        How many workers compute at once. At least 1. None for the number of cores of this process: more workers would
+        only push each other's histograms out of the caches. With 1 the workers take turns, so that the time of each
+        can be measured.
+    communicator : callable or None, default=None
+        Creates a worker's communicator, ``communicator(meeting, rank)``. None for ``LocalCommunicator``.
     """
     n_running = min(size, usable_cores() if n_running is None else n_running)
     for name, value in (("size", size), ("n_running", n_running), ("timeout", timeout)):
@@ -59,11 +70,11 @@ def run(
     ]
     try:
         for thread in threads:
-            thread.daemon = True  # a worker that is stuck in the function must not keep the process alive
+            thread.daemon = True  # a worker stuck in the function must not keep the process alive
             thread.start()
         work(function, make, meeting, 0)
         join_all(threads)
-    except BaseException as error:  # interrupted between two workers' business, or no more threads to be had
+    except BaseException as error:  # an interrupt outside of ``work``, or no thread can be started
         meeting.fail(0, error)
         raise
     if meeting.failure is not None:
@@ -78,7 +89,7 @@ def run(
 def work(
     function: Callable[[Any], Any], make: Callable[[Meeting, int], LocalCommunicator], meeting: Meeting, rank: int
 ) -> None:
-    """The life of one worker. Nothing is raised from here: the meeting keeps the first error."""
+    """Run one worker. Raises nothing: the meeting keeps the first error."""
     try:
         comm = make(meeting, rank)
         meeting.leave(rank, function(comm))
@@ -93,13 +104,13 @@ def join_all(threads: list[threading.Thread]) -> None:
 
 
 def usable_cores() -> int:
-    import joblib  # here, because importing pvtree should stay quick
+    import joblib  # not at the top, to keep ``import pvtree`` quick
 
     return joblib.cpu_count()
 
 
 class LocalCommunicator(Communicator):
-    """One worker's place in the meeting."""
+    """One worker's communicator on the virtual cluster."""
 
     def __init__(self, meeting: Meeting, rank: int) -> None:
         super().__init__(rank, meeting.size)
@@ -108,38 +119,38 @@ class LocalCommunicator(Communicator):
 
     @property
     def compute_seconds(self) -> float:
-        """How long this worker has been running: not waiting for others, nor for its turn on a core."""
+        """How long this worker has run, without waiting for the others or for a core."""
         return self._meeting.seconds_running(self.rank)
 
     def _allgather(self, buffer: np.ndarray, call: Call) -> list[np.ndarray]:
-        # Copied twice: the sender may go on and change its buffer, and a receiver may change what it received.
+        # Copied twice: the sender may change its buffer afterwards, and each receiver may change what it received.
         return [part.copy() for part in self._meet(call, buffer.copy())]
 
     def _alltoall(self, buffers: list[np.ndarray], call: Call) -> list[np.ndarray]:
         given = self._meet(call, [buffer.copy() for buffer in buffers])
-        received = [from_worker[self.rank] for from_worker in given]  # each copy has one receiver, who may keep it
+        received = [from_worker[self.rank] for from_worker in given]  # each copy has one receiver, which may keep it
         for from_worker in given:
-            from_worker[self.rank] = None  # these are the large messages: let go of them as soon as the receiver does
+            from_worker[self.rank] = None  # the messages are large: only the receiver decides how long they live
         return received
 
     def _allreduce(self, buffer: np.ndarray, op: str, call: Call) -> np.ndarray:
-        # Added up once, by the last to come, while the others wait: so nobody's buffer can change meanwhile.
+        # Summed up once, by the last to arrive. The others wait meanwhile, so no buffer can change.
         return self._meet(call, buffer, lambda given: reduce_by_rank(given, op)).copy()
 
     def _broadcast(self, buffer: np.ndarray | None, root: int, call: Call) -> np.ndarray:
         return self._meet(call, None if buffer is None else buffer.copy())[root].copy()
 
     def _meet(self, call: Call, gift: Any, combine: Callable[[list[Any]], Any] | None = None) -> Any:
-        """What all verbs come to: everybody's gifts by rank, or what was made of them."""
+        """The core of all collectives: return every worker's gift by rank, or what ``combine`` made of them."""
         return self._meeting.meet(self.rank, call, gift, combine)
 
 
 class Meeting:
-    """Where workers meet, and who may run.
+    """Where workers meet, and which of them may run.
 
-    A worker is running, or waiting (for the others to come), or ready (all have come, but there is no core for it).
-    Whoever stops running lets the next ready worker run, so each worker is woken once per collective, when it may
-    go on. At most ``n_running`` run.
+    A worker is running, waiting (for the others to arrive) or ready (all have arrived, but no core is free). At most
+    ``n_running`` run. A worker that stops running lets the next ready one run, so each worker is woken once per
+    collective, when it may continue.
     """
 
     def __init__(self, size: int, n_running: int, timeout: float) -> None:
@@ -151,10 +162,10 @@ class Meeting:
         self._running = set(range(n_running))
         self._ready = deque(range(n_running, size))
         self._waiting: list[int] = []
-        self._wake = [threading.Lock() for _ in range(size)]  # taken; whoever releases it wakes that worker
+        self._wake = [threading.Lock() for _ in range(size)]  # all held; releasing one wakes that worker
         for lock in self._wake:
             lock.acquire()
-        # Of the present collective. Two sets of gifts in turn: of the last one some may still be reading.
+        # The current collective. There are two sets of gifts, used in turn: some may still read those of the last one.
         self._call, self._first = RETURN, 0
         self._n_here = 0
         self._given: list[list[Any]] = [[None] * size, [None] * size]
@@ -166,15 +177,15 @@ class Meeting:
         self._seconds = [0.0] * size
 
     def begin(self, rank: int) -> None:
-        """Wait for the first turn to run."""
-        if rank >= self.n_running:  # not "is not running": it may have been let run, and woken, before it came here
+        """Wait until this worker may run for the first time."""
+        if rank >= self.n_running:  # not ``rank not in self._running``: it may have been woken before it got here
             self._sleep(rank)
         self._since[rank] = perf_counter()
 
     def meet(self, rank: int, call: Call, gift: Any, combine: Callable[[list[Any]], Any] | None = None) -> Any:
-        """Wait until all workers have come with the same call; returns what they gave, or what was made of it.
+        """Wait until all workers have made the same call; return their gifts, or what ``combine`` makes of them.
 
-        ``combine`` is called by the last to come, before anybody goes on.
+        The last worker to arrive calls ``combine``, before anybody continues.
         """
         with self._mutex:
             turn = self._turn
@@ -190,7 +201,7 @@ class Meeting:
         return self._outcome[turn]
 
     def leave(self, rank: int, result: Any) -> None:
-        """Hand in the worker's result. Only worker 0 waits for the others: it has the caller behind it."""
+        """Hand in the worker's result. Only worker 0, which runs on the caller's thread, waits for the others."""
         with self._mutex:
             is_last = self._come(rank, RETURN, result)
             waits = rank == 0 and not is_last
@@ -206,7 +217,7 @@ class Meeting:
             self._sleep(rank)
 
     def fail(self, rank: int, error: BaseException) -> None:
-        """End the meeting, unless it has ended already: everybody is woken, and nobody can meet again."""
+        """End the meeting, unless it has ended: every worker is woken, and none can meet again."""
         with self._mutex:
             self._fail(rank, error)
 
@@ -217,17 +228,17 @@ class Meeting:
     def seconds_running(self, rank: int) -> float:
         return self._seconds[rank] + (perf_counter() - self._since[rank] if rank in self._running else 0.0)
 
-    # With the mutex held:
+    # Called with the mutex held.
 
     def _come(self, rank: int, call: Call, gift: Any) -> bool:
-        """Add this worker to the present collective; says whether it is the last to come."""
+        """Add this worker to the current collective; return whether it is the last to arrive."""
         self._raise_if_over(rank)
         if self._n_here == 0:
             self._call, self._first = call, rank
         elif call != self._call:
             error = DivergedError(
-                f"Worker {rank} came to {call} while worker {self._first} came to {self._call}; "
-                "all workers must take the same decisions, so look for what differs between these two."
+                f"Worker {rank} reached {call} while worker {self._first} reached {self._call}; "
+                "all workers must make the same decisions, so find out what differs between these two."
             )
             self._fail(rank, error)
             raise error
@@ -258,15 +269,15 @@ class Meeting:
             failed, error = self.failure
             raise PeerFailedError(
                 f"Worker {rank} of {self.size} stops because worker {failed} raised the {type(error).__name__} "
-                "that caused this error; mend that one."
+                "that caused this error; fix that error first."
             ) from error
         if self._ended:
-            raise CommunicationError("The workers have all returned; use a communicator only inside its run.")
+            raise CommunicationError("All workers have returned; use a communicator only during its run.")
 
-    # Without the mutex:
+    # Called without the mutex.
 
     def _complete(self, combine: Callable[[list[Any]], Any] | None) -> None:
-        """The last to come lets the others go on; it keeps running itself."""
+        """Called by the last to arrive: let the others continue, and keep running."""
         given = self._given[self._turn]
         outcome = given if combine is None else combine(given)
         with self._mutex:
@@ -280,7 +291,7 @@ class Meeting:
                 self._let_run(self._ready.popleft())
 
     def _sleep(self, rank: int) -> None:
-        """Until this worker may run. Raises if another one failed, or if nobody moves any more."""
+        """Sleep until this worker may run. Raise if another one has failed, or if none makes progress."""
         remaining = self.timeout
         try:
             while not self._wake[rank].acquire(timeout=remaining):
@@ -291,15 +302,15 @@ class Meeting:
                     remaining = max(0.0, remaining)
             if self.failure is not None:
                 self._raise_if_over(rank)
-        except BaseException as error:  # the interrupt key too: whoever stops waiting ends the meeting
+        except BaseException as error:  # also KeyboardInterrupt: a worker that stops waiting ends the meeting
             self.fail(rank, error)
             raise
 
     def _overdue(self, rank: int) -> WorkerTimeoutError:
         missing = sorted(self._running)
         names = f"worker {missing[0]}" if len(missing) == 1 else f"workers {', '.join(map(str, missing))}"
-        what = f"at {self._call}" if self._n_here else "to let it have a core"
+        what = f"at {self._call}" if self._n_here else "to free a core"
         return WorkerTimeoutError(
             f"Worker {rank} waited {self.timeout:g} s for {names} of {self.size} {what}; "
-            "raise the time limit if they only need longer, otherwise look for what they are stuck in."
+            "raise the time limit if they only need longer, otherwise find out what they are stuck in."
         )

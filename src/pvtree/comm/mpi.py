@@ -1,17 +1,16 @@
-"""MPI ranks as workers: collectives made of MPI's nonblocking messages between pairs of ranks, waited for politely.
+"""MPI ranks as workers: collectives made of MPI's nonblocking messages between pairs of ranks.
 
-Every collective is one round. Each worker sends each other one a note (what it came for, how many bytes follow) with
-the data behind it, and waits for theirs; only a large all-reduce takes two. MPI's own collectives are not used:
+Every collective is one round; only a large all-reduce takes two. In a round each worker sends every other one a note
+(its call, and how many bytes follow) and then the data, and waits for theirs. MPI's own collectives are not used,
+because with messages between pairs:
 
-- A worker that does not come, or comes for something else, is known by its number, at once and on every worker.
-- They pass data on from rank to rank, and a rank that sleeps between two looks holds up all behind it. Waited for by
-  the same loop, 4 ranks on 2 cores (medians of 7): Iallgatherv of 1 kB takes 2.2 times as long as a round here, of
-  64 kB 4.7 times; Ialltoallv of 1 kB 1.7 times, of 1 MB 87 times. MPI's blocking calls never sleep: with 1 kB they take
-  a fifth of the time of a round here (50 against 240 microseconds), with 1 MB three to five times as long.
-- What leaves each host is what the ledger says, and floats are added in the order of ranks, as on a virtual cluster.
+- A worker that is missing, or makes another call, is known by its number, at once and on every worker.
+- A waiting rank can sleep without delaying others; MPI's collectives pass data on from rank to rank. ADR 0013 has the
+  measurements.
+- Bytes that leave a host are those in the ledger, and floats are added in the order of ranks, as on threads.
 
-Not in the ledger: the notes, about 60 bytes for each other worker and collective, and that all-reduces of at most
-1 kB go straight to all workers, which costs M/2 times the ring's bytes but saves a round.
+The ledger leaves out the notes, about 60 bytes per other worker and collective. It also counts an all-reduce of at most
+1 kB like a ring, although it goes straight to all workers, which costs M/2 times the bytes but saves a round.
 """
 
 from __future__ import annotations
@@ -47,24 +46,24 @@ Result = TypeVar("Result")
 
 # A note: bytes of data, length of the text, whether the sender has failed; then the text; then the data if it is short.
 NOTE_HEAD = Struct("<qi?")
-SHORT_BYTES = 4096  # data that travels inside the note, so that one message is enough
+SHORT_BYTES = 4096  # data up to this size travels inside the note, in one message
 NOTE_TAG, DATA_TAG = 1, 2
-ROLL_TAG = 31_415  # and 999 more, on the user's own communicator; MPI has tags up to 32,767 at least
+ROLL_TAG = 31_415  # and the 999 after it, on the user's own communicator; MPI guarantees tags up to 32,767
 START = Call("the start", "")
-# Longer data travels in pieces: MPI before version 4 counts to 2^31, and each piece that comes shows that all is well.
-# Small ones, because MPICH over TCP lets one direction wait for the other: with pieces of 16 MiB, rounds of 9 MB
-# between two hosts at 100 Mbit/s took either the wire's time or twice that; with 4 MiB and less, never.
+# Longer data travels in pieces: MPI before version 4 counts to 2^31, and each piece that arrives shows progress. Pieces
+# are small, because MPICH over TCP may let one direction wait for the other: with pieces of 16 MiB, rounds of 9 MB
+# between two hosts at 100 Mbit/s took up to twice as long as the wire needs; with 4 MiB or less they never did.
 PIECE_BYTES = 1 << 20
-STRAIGHT_BYTES = 1024  # all-reduces up to here take one round
+STRAIGHT_BYTES = 1024  # all-reduces up to this size take one round
 
-YIELD_SECONDS = 50e-6  # how long a waiting worker only lets others have the core, before it begins to sleep
+YIELD_SECONDS = 50e-6  # how long a waiting worker only yields its core, before it begins to sleep
 LONGEST_PAUSE = 1e-3
-FAREWELL_SECONDS = 1.0  # for telling the others of a failure: they may be gone
-ROLL_SECONDS = 0.3  # for those who wait at the start to say so, when somebody does not come
+FAREWELL_SECONDS = 1.0  # limit for telling the others of a failure: they may be gone
+ROLL_SECONDS = 0.3  # limit for answers when somebody is missing at the start
 
-# Messages given up half-way. MPI may still read or write their memory, so it must not be given back.
+# Messages that were abandoned. MPI may still read or write their memory, so it must not be freed.
 UNFINISHED: list[list[MPI.Request]] = []
-KEYS: list[int] = []  # where a communicator keeps its number of starts
+KEYS: list[int] = []  # the attribute in which a communicator keeps its number of starts
 
 
 def run(
@@ -72,13 +71,21 @@ def run(
 ) -> Result:
     """Run ``function(comm)`` on every rank that mpiexec has started, and return this rank's result.
 
-    All ranks must call this. An exception is printed with its rank, and then MPI ends all ranks: no rank waits for one
-    that has failed. ``comm`` is COMM_WORLD unless given; ``timeout`` is how many seconds may pass without a sign of
-    the others in a collective. To handle exceptions instead, use ``with MPICommunicator() as comm``.
+    All ranks must call it. An exception is printed with its rank, and then MPI ends all ranks, so no rank waits for one
+    that has failed. To handle exceptions instead, use ``with MPICommunicator() as comm``.
+
+    Parameters
+    ----------
+    function : callable
+        Called with this rank's communicator.
+    comm : mpi4py.MPI.Intracomm or None, default=None
+        The ranks that take part. None for COMM_WORLD.
+    timeout : float, default=600.0
+        How many seconds a collective waits without a sign of the other ranks. Greater than 0.
     """
     world = checked_comm(comm)
     if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(line_buffering=True)  # what was printed is not lost if another rank ends this one
+        sys.stdout.reconfigure(line_buffering=True)  # keeps printed lines if another rank ends this one
     try:
         worker = MPICommunicator(world, timeout=timeout)
         result = function(worker)
@@ -92,11 +99,11 @@ def run(
 
 @contextmanager
 def join(comm: MPI.Intracomm, timeout: float) -> Iterator[MPICommunicator]:
-    """This rank's line to the others while a fit lasts; should the fit fail, no rank is left waiting in the end."""
+    """Connect this rank to the others for one fit. If the fit fails, no rank is left waiting when the job ends."""
     world = checked_comm(comm)
     try:
-        with MPICommunicator(world, timeout=timeout) as line:
-            yield line
+        with MPICommunicator(world, timeout=timeout) as connected:
+            yield connected
     except BaseException as error:
         is_stuck = isinstance(error, WorkerTimeoutError) or isinstance(error.__cause__, BrokenRequests)
         ENDING.remember(world, error, is_stuck)
@@ -105,11 +112,18 @@ def join(comm: MPI.Intracomm, timeout: float) -> Iterator[MPICommunicator]:
 
 
 class MPICommunicator(PairwiseCommunicator):
-    """One rank's line to the others of an mpi4py communicator, COMM_WORLD unless given; all its ranks must make one.
+    """One rank's connection to the others of an mpi4py communicator. All of its ranks must create one.
 
-    As a context manager it brings all workers to the same end: an exception in one block, or a block that ends while
-    others still wait, raises an error in all of them. The given communicator is duplicated, so other messages on it
-    do not mix with these.
+    Used as a context manager, it makes all workers end alike: if one block raises an exception, or ends while others
+    still wait, all of them raise an error. The given communicator is duplicated, so that other messages on it do not
+    mix with these.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Intracomm or None, default=None
+        The ranks that take part. None for COMM_WORLD.
+    timeout : float, default=600.0
+        How many seconds a collective waits without a sign of the other ranks. Greater than 0.
     """
 
     straight_bytes = STRAIGHT_BYTES
@@ -119,30 +133,30 @@ class MPICommunicator(PairwiseCommunicator):
         super().__init__(given.rank, given.size, timeout)
         self._mpi = load_mpi()
         self._notes = np.empty((self.size, NOTE_HEAD.size + LONGEST_TEXT + SHORT_BYTES), np.uint8)
-        self._broken: CommunicationError | None = None  # why nothing can be sent any more
+        self._broken: CommunicationError | None = None  # why nothing more can be sent
         self._pids: list[int] = []
         self._hosts: list[str] = []
         WITNESS.watch(self._mpi.COMM_WORLD)
         self._meet(given)
         own = np.frombuffer(f"{os.getpid()} {host_name()}".encode(), np.uint8)
-        for told in self._exchange(START, [own] * self.size):  # not in the ledger
-            pid, _, host = told.tobytes().decode().partition(" ")
+        for sent in self._exchange(START, [own] * self.size):  # not in the ledger
+            pid, _, host = sent.tobytes().decode().partition(" ")
             self._pids.append(int(pid))
             self._hosts.append(host)
         self.n_on_host = self._hosts.count(self._hosts[self.rank])
 
     def _meet(self, given: MPI.Intracomm) -> None:
-        """Duplicate the communicator, which MPI does once all ranks have come; find out who has not.
+        """Duplicate the communicator, which MPI does once all ranks have arrived; find out which are missing.
 
-        Who has waited for too long calls the roll, on the given communicator as there is no other yet. Whoever is
-        there and hears it gives up as well, and calls it too.
+        A rank that has waited too long calls the roll, on the given communicator because there is no other yet. A rank
+        that is present and receives the call gives up as well, and calls the roll too.
         """
         began, present, tag = monotonic(), set(), roll_tag(given)
         self._line, joined = given.Idup()
         rolls = [given.Irecv([bytearray(1), self._mpi.BYTE], other, tag) for other in self._others]
 
         def on_done(index: int) -> None:
-            if joined == self._mpi.REQUEST_NULL:  # all are here: nobody will call
+            if joined == self._mpi.REQUEST_NULL:  # all are here: nobody will call the roll
                 for roll in rolls:
                     if index == 0 and roll != self._mpi.REQUEST_NULL:
                         roll.Cancel()
@@ -180,14 +194,14 @@ class MPICommunicator(PairwiseCommunicator):
                 self.leave()
             else:
                 self.fail(error)
-        except BaseException as late:  # the interrupt key too
+        except BaseException as late:  # also KeyboardInterrupt
             self.fail(late)
             raise
         finally:
             self.close()
 
     def fail(self, error: BaseException) -> None:
-        """Tell all others: their present or next collective raises PeerFailedError. Does not wait for them."""
+        """Tell all others, whose current or next collective then raises PeerFailedError. Does not wait for them."""
         self._mark(error)
         if self._line == self._mpi.COMM_NULL:
             return
@@ -200,29 +214,28 @@ class MPICommunicator(PairwiseCommunicator):
         self._broken = self._broken or self._left_early(END, error)
 
     def close(self) -> None:
-        """Give the duplicate back. Not after a failure: a message still under way could reach its successor."""
+        """Free the duplicate; but not after a failure, when a message still under way could reach its successor."""
         if self._line != self._mpi.COMM_NULL and self._broken is None:
             self._line.Free()
-        self._broken = CommunicationError("This communicator is closed; make a new one on all workers.")
+        self._broken = CommunicationError("This communicator is closed; create a new one on all workers.")
         self._line = self._mpi.COMM_NULL
 
     # How data travels.
 
     def _exchange(self, call: Call, outgoing: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Send ``outgoing[m]``, flat bytes, to worker m; what came from each, when all have come for the same call."""
         if self._broken is not None:
             raise type(self._broken)(str(self._broken))
         text = text_of(call)
-        arrived = [outgoing[self.rank].copy()] * self.size  # of the others: to be replaced
+        arrived = [outgoing[self.rank].copy()] * self.size  # the others' entries are replaced below
         requests: list[MPI.Request] = []
-        peers: list[int] = []  # to or from whom each of these is
+        peers: list[int] = []  # the peer of each request
 
         def start(send_or_receive: Callable[..., MPI.Request], data: object, peer: int, tag: int) -> None:
             requests.append(send_or_receive([data, self._mpi.BYTE], peer, tag))
             peers.append(peer)
 
         def on_done(index: int) -> None:
-            """The first requests are for the notes; who has come for the same call is asked for the data."""
+            """The first requests receive notes. A peer that made the same call is asked for its data."""
             if index >= len(self._others):
                 return
             peer = peers[index]
@@ -240,7 +253,7 @@ class MPICommunicator(PairwiseCommunicator):
                 start(self._line.Irecv, self._notes[peer], peer, NOTE_TAG)
             for peer in self._others:
                 start(self._line.Isend, pack_note(text, outgoing[peer]), peer, NOTE_TAG)
-            for peer in self._others:  # not only once it asks for it, which would cost another round
+            for peer in self._others:  # sent unasked: waiting for a request would cost another round
                 if outgoing[peer].nbytes > SHORT_BYTES:
                     for piece in pieces(outgoing[peer]):
                         start(self._line.Isend, piece, peer, DATA_TAG)
@@ -255,7 +268,7 @@ class MPICommunicator(PairwiseCommunicator):
         return arrived
 
     def _open_note(self, peer: int, call: Call, text: bytes) -> tuple[np.ndarray, bool]:
-        """The peer's data, or room for it, and which of the two; an error if the peer came for something else."""
+        """The peer's data and True, or room for it and False. Raise if the peer failed or made another call."""
         note = self._notes[peer]
         n_bytes, n_text, has_failed = NOTE_HEAD.unpack_from(note)
         begin = NOTE_HEAD.size + n_text
@@ -266,11 +279,11 @@ class MPICommunicator(PairwiseCommunicator):
             raise self._diverged(call, peer, its_text.decode())
         if n_bytes > SHORT_BYTES:
             return np.empty(n_bytes, np.uint8), False
-        return note[begin : begin + n_bytes].copy(), True  # a copy is the caller's own, and aligned for any dtype
+        return note[begin : begin + n_bytes].copy(), True  # a copy belongs to the caller and is aligned for any dtype
 
 
 class BrokenRequests(Exception):
-    """MPI could not carry these requests through: the process at the other end is gone."""
+    """MPI could not complete these requests: the process at the other end is gone."""
 
     def __init__(self, indices: list[int], reason: str) -> None:
         super().__init__(reason)
@@ -284,10 +297,11 @@ def wait_politely(
     on_done: Callable[[int], None],
     overdue: Callable[[], Exception],
 ) -> None:
-    """Until all requests are done, also those that ``on_done(index)`` adds; an error if none is for so many seconds.
+    """Wait until all requests are done, including those that ``on_done(index)`` adds.
 
-    There may be more ranks than cores, and the one that is waited for needs one. So a waiting rank sleeps for an
-    eighth of the time that it has waited, which makes it late by an eighth at most.
+    Raises ``overdue()`` if no request is done for ``timeout`` seconds. There may be more ranks than cores, and the
+    missing rank needs a core. So a waiting rank sleeps for an eighth of the time that it has waited, and is late by an
+    eighth at most.
     """
     since = monotonic()
     statuses: list[MPI.Status] = []
@@ -300,7 +314,7 @@ def wait_politely(
             wrong = {i: status.error for i, status in zip(ended, statuses, strict=False) if status.error}
             reasons = [mpi.Get_error_string(code) for code in wrong.values()] or [str(error)]
             raise BrokenRequests(list(wrong), " ".join(reasons[0].split())) from error
-        if done is None:  # nothing left to wait for
+        if done is None:  # no request is left
             return
         for index in done:
             on_done(index)
@@ -317,8 +331,8 @@ def wait_politely(
 
 
 def roll_tag(given: MPI.Intracomm) -> int:
-    """Another one for each start on the same communicator, so that nobody hears a call of the start before."""
-    if not KEYS:  # plain numbers: MPI must not call Python when it forgets them, after Python's end
+    """A new tag for each start on the same communicator, so that nobody receives the roll call of an earlier start."""
+    if not KEYS:  # plain numbers: MPI may delete them after Python has ended, and must not call Python then
         KEYS.append(load_mpi().Comm.Create_keyval(nopython=True))
     n_before = given.Get_attr(KEYS[0]) or 0
     given.Set_attr(KEYS[0], n_before + 1)
@@ -333,7 +347,7 @@ def yield_core() -> None:
 
 
 def give_up(mpi: ModuleType, receives: list[MPI.Request], requests: list[MPI.Request]) -> None:
-    """Take back what can be, the receives of notes; the rest is kept, as requests keep the memory of their messages."""
+    """Cancel the receives of notes; keep the other requests, and with them the memory of their messages."""
     for request in receives:
         if request != mpi.REQUEST_NULL:
             request.Cancel()
@@ -358,17 +372,17 @@ def checked_comm(comm: MPI.Intracomm | None) -> MPI.Intracomm:
         return mpi.COMM_WORLD
     if not isinstance(comm, mpi.Intracomm) or comm == mpi.COMM_NULL:
         raise InvalidTypeError(
-            f"comm is {type(comm).__name__} {comm!r}; give a communicator of mpi4py that this rank belongs to, "
+            f"comm is {type(comm).__name__} {comm!r}; pass an mpi4py communicator that this rank belongs to, "
             "such as MPI.COMM_WORLD."
         )
     return comm
 
 
 def load_mpi() -> ModuleType:
-    """Only when MPI is asked for: importing it starts it."""
+    """Import mpi4py late: importing it starts MPI."""
     try:
         from mpi4py import MPI
-    except (ImportError, RuntimeError) as error:  # RuntimeError: mpi4py is there, but no library of MPI
+    except (ImportError, RuntimeError) as error:  # RuntimeError: mpi4py is installed, but no MPI library
         raise MissingDependencyError(
             f"Training with MPI needs mpi4py and an MPI library ({error}); install both: pip install 'pvtree[mpi]'."
         ) from error

@@ -1,6 +1,6 @@
-"""What a collective takes on a network: seconds from latency, bandwidth and the processor's part, by its algorithm.
+"""How long a collective takes on a network: from latency, bandwidth, processor time and the collective's algorithm.
 
-Machines hang on a switch by one full-duplex link each. Nothing here is measured: virtual machines and plans ask it.
+Each machine has one full-duplex link to a switch. Virtual machines and plans use this model.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from pvtree.errors import InvalidParameterError
 
 ALGORITHMS = ("direct", "ring", "recursive doubling")
-# Ethernet frames of MTU 1500 take 1538 bytes of the wire and carry 1448 of TCP's data.
+# An Ethernet frame of MTU 1500 takes 1538 bytes on the wire and carries 1448 bytes of TCP data.
 PAYLOAD_SHARE = 1448 / 1538
 UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 RATE = re.compile(r"(\d+(?:\.\d+)?) *([kmgt]?)bit(?:/s|ps)?", re.IGNORECASE)
@@ -23,28 +23,44 @@ RATE = re.compile(r"(\d+(?:\.\d+)?) *([kmgt]?)bit(?:/s|ps)?", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Network:
-    """Equal machines on one switch that never is the bottleneck.
+    """Equal machines on one switch that is never the bottleneck.
 
-    A round, in which every machine sends and receives at once, takes: the latency; the time to hand over the messages
-    of the busiest machine; and for the bytes whatever is slowest, what leaves the busiest machine, what enters it, or
-    its processor, as packets are handled while others travel.
+    In a round every machine sends and receives at once. It takes the latency, plus the time to handle the messages of
+    the busiest machine, plus the time for its bytes. The latter is the slowest of three: bytes that leave, bytes that
+    enter, and its processor, because packets are handled while others travel.
 
-    The algorithms of M workers:
+    The algorithms for M workers:
 
-    - ``direct``: everybody sends to everybody in one round, as pvtree's engines do. An all-reduce of more than
-      ``straight_bytes`` takes two: each adds up its share of the places, then tells it to all.
-    - ``ring``: M - 1 rounds, each worker passing on what came before; an all-reduce takes 2 (M - 1) of B / M bytes.
-    - ``recursive doubling``: log2 M rounds with partners ever farther away; an all-gather doubles what each has, an
-      all-reduce sends all B bytes each time (and two more rounds if M is no power of two), a broadcast doubles the
-      number of those who know.
+    - ``direct``: every worker sends to every other in one round, as pvtree's engines do. An all-reduce of more than
+      ``straight_bytes`` takes two rounds: each worker sums up its share of the buffer, then sends it to all.
+    - ``ring``: M - 1 rounds, in which each worker passes on what it has received; an all-reduce of B bytes takes
+      2 (M - 1) rounds of B / M bytes.
+    - ``recursive doubling``: log2 M rounds with partners ever farther away. Each round of an all-gather doubles what
+      each worker has. Each round of an all-reduce sends all B bytes; two more are needed if M is not a power of two.
+      Each round of a broadcast doubles the number of workers that have the buffer.
 
     An all-to-all is always direct.
+
+    Parameters
+    ----------
+    bits_per_second : float, default=1e9
+        The rate of each link. Greater than 0.
+    latency : float, default=50e-6
+        Seconds one way, including the switch and both network stacks. At least 0.
+    per_message : float, default=20e-6
+        Processor seconds to send or receive one message. At least 0.
+    per_byte : float, default=0.6e-9
+        Processor seconds to send or receive one byte. At least 0.
+    allgather_by, allreduce_by, broadcast_by : str, default="direct"
+        The algorithm of each collective: "direct", "ring" or "recursive doubling".
+    straight_bytes : int, default=1024
+        A direct all-reduce of up to this many bytes takes one round.
     """
 
     bits_per_second: float = 1e9
-    latency: float = 50e-6  # seconds one way, with the switch and both network stacks
-    # Processor seconds to send or to receive a message and a byte. Measured in benchmarks/virtual_time.py: 17 us and,
-    # where software cuts the packets, 1.3 ns; network cards that do it save about half of that.
+    latency: float = 50e-6
+    # benchmarks/virtual_time.py measures 17 us per message. Per byte it measures 1.3 ns where software splits data into
+    # packets; network cards that do it save about half of that.
     per_message: float = 20e-6
     per_byte: float = 0.6e-9
     allgather_by: str = "direct"
@@ -65,7 +81,7 @@ class Network:
 
     @classmethod
     def parse(cls, text: str, latency: float | None = None) -> Network:
-        """From a rate such as "1gbit", "100mbit" or "2.5gbit"; ``latency`` in seconds one way."""
+        """Make a network of a rate such as "1gbit", "100mbit" or "2.5gbit"; ``latency`` is in seconds one way."""
         match = RATE.fullmatch(text.strip())
         if match is None or float(match[1]) == 0:
             raise InvalidParameterError(
@@ -75,11 +91,11 @@ class Network:
         return cls(rate) if latency is None else cls(rate, latency=latency)
 
     def allgather(self, sizes: Sequence[int]) -> float:
-        """Seconds until everybody has everybody's buffer; ``sizes`` are their bytes."""
+        """Seconds until every worker has all buffers; ``sizes`` are their bytes."""
         n_workers, total = len(sizes), sum(sizes)
         if n_workers == 1:
             return 0.0
-        if self.allgather_by == "ring":  # the largest buffer is on some link in every round
+        if self.allgather_by == "ring":  # in every round some link carries the largest buffer
             return self._rounds(n_workers - 1, max(sizes))
         if self.allgather_by == "recursive doubling":
             n_rounds = ceil(log2(n_workers))
@@ -88,7 +104,7 @@ class Network:
         return self._direct(n_workers, sent, [total - size for size in sizes])
 
     def alltoall(self, sizes: np.ndarray) -> float:
-        """Seconds until everybody has what is meant for it; ``sizes[i, j]`` bytes go from i to j."""
+        """Seconds until every worker has what is meant for it; ``sizes[i, j]`` bytes go from i to j."""
         between = np.array(sizes, np.float64)  # (senders, receivers)
         if len(between) == 1:
             return 0.0
@@ -96,7 +112,7 @@ class Network:
         return self._direct(len(between), between.sum(axis=1).tolist(), between.sum(axis=0).tolist())
 
     def allreduce(self, n_bytes: int, n_workers: int) -> float:
-        """Seconds until everybody has the sum of all buffers of ``n_bytes``."""
+        """Seconds until every worker has the sum of all buffers, each of ``n_bytes``."""
         if n_workers == 1:
             return 0.0
         if self.allreduce_by == "ring":
@@ -110,7 +126,7 @@ class Network:
         return 2 * self._direct(n_workers, share, share)
 
     def broadcast(self, n_bytes: int, n_workers: int) -> float:
-        """Seconds until everybody has the root's buffer."""
+        """Seconds until every worker has the root's buffer."""
         if n_workers == 1:
             return 0.0
         if self.broadcast_by == "ring":
@@ -120,9 +136,10 @@ class Network:
         return self._direct(n_workers, [(n_workers - 1) * n_bytes, 0], [0, n_bytes])  # the root, and any other
 
     def of_traffic(self, n_bytes: float, n_calls: float, n_workers: int) -> float:
-        """An estimate from a ledger: ``n_bytes`` sent by each worker in ``n_calls`` collectives, all taken as gathers.
+        """Estimate seconds from a ledger: each worker sent ``n_bytes`` in ``n_calls`` collectives.
 
-        Takes workers to send alike; a large all-reduce needs one more round than is counted here.
+        Assumes that all collectives are gathers and that all workers send equally much. A large all-reduce needs one
+        more round than is counted here.
         """
         if n_workers == 1 or n_calls == 0:
             return 0.0
@@ -134,15 +151,15 @@ class Network:
         return n_calls * (rounds * self.latency + messages * self.per_message) + self._transfer(n_bytes, n_bytes)
 
     def _direct(self, n_workers: int, sent: Sequence[float], received: Sequence[float]) -> float:
-        """One round in which everybody writes to everybody, if only that there is nothing to say."""
+        """One round in which every worker sends every other a message, which may be empty."""
         busiest = max(self._transfer(out, into) for out, into in zip(sent, received, strict=True))
         return self.latency + 2 * (n_workers - 1) * self.per_message + busiest
 
     def _rounds(self, n_rounds: int, n_bytes: float) -> float:
-        """Rounds in which every worker sends one message of so many bytes and receives one."""
+        """Rounds in which every worker sends one message of this many bytes and receives one."""
         return n_rounds * (self.latency + 2 * self.per_message + self._transfer(n_bytes, n_bytes))
 
     def _transfer(self, sent: float, received: float) -> float:
-        """Seconds of one machine's bytes: by its link, or by its processor if that is slower."""
+        """Seconds for one machine's bytes: of its link, or of its processor if that is slower."""
         on_wire = max(sent, received) * 8 / (self.bits_per_second * PAYLOAD_SHARE)
         return max(on_wire, (sent + received) * self.per_byte)

@@ -1,6 +1,6 @@
-"""Collectives for engines that carry messages between pairs of workers: one exchange with every peer makes each verb.
+"""Collectives for engines that carry messages between pairs of workers: each is one exchange with every peer.
 
-An engine says how an exchange travels (mpi, dask); what is exchanged, and what is said when it fails, is the same.
+Engines (mpi, dask) differ in how an exchange travels. What is exchanged, and the errors when it fails, are the same.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ from pvtree.errors import (
     WorkerTimeoutError,
 )
 
-END = Call("its end", "")  # the last thing that all workers must come to together
-LONGEST_TEXT = 200  # bytes of a note's text
+END = Call("its end", "")  # the last collective, which all workers must join
+LONGEST_TEXT = 200  # bytes in the text of a note
 
 
 class PairwiseCommunicator(Communicator):
-    """What is left to an engine is ``_exchange``. All verbs take one, only a large all-reduce takes two."""
+    """Engines implement ``_exchange``. Every collective takes one exchange, except large all-reduces: two."""
 
-    straight_bytes = 1024  # all-reduces up to here take one exchange, which costs M/2 times the ring's bytes
+    straight_bytes = 1024  # smaller all-reduces take one exchange, which costs M/2 times the ring's bytes
 
     def __init__(self, rank: int, size: int, timeout: float) -> None:
         if not timeout > 0:
             raise InvalidParameterError(f"timeout is {timeout}; give a positive number of seconds.")
         super().__init__(rank, size)
-        self.timeout = timeout  # seconds without a sign of the others in a collective
+        self.timeout = timeout  # how many seconds a collective waits without a sign of the others
         self._others = [other for other in range(size) if other != rank]
 
     @abstractmethod
     def _exchange(self, call: Call, outgoing: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Send ``outgoing[m]``, flat bytes, to worker m; what came from each, when all have come for the same call.
+        """Send ``outgoing[m]``, flat bytes, to worker m; return what each worker sent, once all have made this call.
 
-        What is returned is new memory, aligned for any dtype; that of this worker itself too.
+        Results are new memory, aligned for any dtype; so is the copy of this worker's own data.
         """
 
     def leave(self) -> None:
-        """Wait until all workers have come to their end; an error if one of them still wants to talk, or failed."""
+        """Wait until all workers have reached their end; raise if one of them makes another call or has failed."""
         self._exchange(END, [np.empty(0, np.uint8)] * self.size)
 
-    # The verbs.
+    # The collectives.
 
     def _allgather(self, buffer: np.ndarray, call: Call) -> list[np.ndarray]:
         return self._alltoall([buffer] * self.size, call)
@@ -65,7 +65,7 @@ class PairwiseCommunicator(Communicator):
             return buffer.copy()
         if buffer.nbytes <= self.straight_bytes:
             return reduce_by_rank(self._allgather(flat, call), op).reshape(buffer.shape)
-        # Each worker adds up its share of the places and tells all others: the bytes of a ring, in two exchanges.
+        # Each worker sums up its share of the buffer and sends it to all others: a ring's bytes, in two exchanges.
         shares = self._alltoall(np.array_split(flat, self.size), call)
         return np.concatenate(self._allgather(reduce_by_rank(shares, op), call)).reshape(buffer.shape)
 
@@ -80,28 +80,28 @@ class PairwiseCommunicator(Communicator):
         descr, shape = literal_eval(arrived[8:end].tobytes().decode())
         return arrived[end:].copy().view(descr_to_dtype(descr)).reshape(shape)
 
-    # What is said when it goes wrong.
+    # Errors.
 
     def _mark(self, error: BaseException) -> None:
-        """Say on which worker it happened."""
+        """Note on the error which worker raised it."""
         error.add_note(f"raised on worker {self.rank} of {self.size} (counted from 0){self._where([self.rank])}")
         if hasattr(error, "__dict__"):  # an exception class may have slots
             error.rank = self.rank  # type: ignore[attr-defined]
 
     def _where(self, ranks: Sequence[int]) -> str:
-        """How these workers are found, in brackets, where the engine knows more than their numbers."""
+        """Where these workers run, in brackets, if the engine knows it."""
         return ""
 
     def _peer_failed(self, peer: int, kind: str) -> PeerFailedError:
         return PeerFailedError(
             f"Worker {self.rank} of {self.size} stops because worker {peer} raised the {kind} "
-            f"that caused this error{self._where([peer])}; mend that one."
+            f"that caused this error{self._where([peer])}; fix that error first."
         )
 
     def _diverged(self, call: object, peer: int, its_call: str) -> DivergedError:
         return DivergedError(
-            f"Worker {self.rank} came to {call} while worker {peer} came to {its_call}; "
-            "all workers must take the same decisions, so look for what differs between these two."
+            f"Worker {self.rank} reached {call} while worker {peer} reached {its_call}; "
+            "all workers must make the same decisions, so find out what differs between these two."
         )
 
     def _overdue(self, late: list[int], call: object, seconds: float | None = None) -> WorkerTimeoutError:
@@ -109,19 +109,19 @@ class PairwiseCommunicator(Communicator):
         return WorkerTimeoutError(
             f"Worker {self.rank} waited {limit:g} s for {name_workers(late)} of {self.size} at "
             f"{call}{self._where(late)}; "
-            "raise the time limit if they only need longer, otherwise look for what they are stuck in."
+            "raise the time limit if they only need longer, otherwise find out what they are stuck in."
         )
 
     def _lost(self, lost: list[int], call: object, reason: object) -> PeerFailedError:
         return PeerFailedError(
-            f"Worker {self.rank} lost its line to {name_workers(lost)} of {self.size} at {call} ({reason})"
-            f"{self._where(lost)}; look for why that process ended, or what is wrong with the network."
+            f"Worker {self.rank} lost its connection to {name_workers(lost)} of {self.size} at {call} ({reason})"
+            f"{self._where(lost)}; find out why that process ended, or what is wrong with the network."
         )
 
     def _left_early(self, call: object, error: BaseException) -> CommunicationError:
         return CommunicationError(
-            f"Worker {self.rank} of {self.size} did not come through {call} because of a {type(error).__name__}; "
-            "make a new communicator on all workers."
+            f"Worker {self.rank} of {self.size} did not complete {call} because of a {type(error).__name__}; "
+            "create a new communicator on all workers."
         )
 
 
@@ -131,7 +131,7 @@ def name_workers(ranks: list[int]) -> str:
 
 @lru_cache(1024)
 def text_of(call: Call) -> bytes:
-    """The call as it is compared and shown; a very long one is cut, with a checksum of all of it."""
+    """The call as text, to compare and to show. A long text is cut and ends with a checksum of the whole."""
     text = str(call).encode()
     if len(text) > LONGEST_TEXT:
         checksum = blake2b(text, digest_size=8).hexdigest().encode()

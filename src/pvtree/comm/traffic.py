@@ -1,4 +1,4 @@
-"""The ledger of what workers send each other: bytes, calls and waiting time by phase, and a report of all workers."""
+"""The ledger of what workers send each other: bytes, calls and waiting time by phase; and a report over all workers."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class PhaseTraffic:
 
 
 class Traffic:
-    """What one worker has sent, and how long it stood in collectives, by phase.
+    """What one worker has sent, and how long it spent in collectives, by phase.
 
-    Costs of a part of the training are differences: ``before = traffic.snapshot(); ...; traffic - before``.
+    The cost of a part of the training is a difference: ``before = traffic.snapshot(); ...; traffic - before``.
     """
 
     __slots__ = ("_bytes", "_calls", "_seconds")
@@ -43,7 +43,7 @@ class Traffic:
         self._seconds[phase] += seconds
 
     def rebook(self, n_bytes: int, booked: str, phase: str) -> None:
-        """Bytes of ``phase`` that travelled in a message of the phase ``booked``; the call remains that one's."""
+        """Move bytes from the phase ``booked``, whose message carried them, to ``phase``. Calls stay as they are."""
         self._bytes[booked] -= n_bytes
         self._bytes[phase] += n_bytes
 
@@ -55,7 +55,7 @@ class Traffic:
         return PhaseTraffic(sum(self._bytes.values()), sum(self._calls.values()), sum(self._seconds.values()))
 
     def snapshot(self) -> Traffic:
-        """The ledger as it is now; later calls do not change it."""
+        """A copy of the ledger, which later calls do not change."""
         return self - Traffic()
 
     def __sub__(self, earlier: Traffic) -> Traffic:
@@ -70,7 +70,7 @@ class Traffic:
         return phase_table({phase: self[phase] for phase in PHASES})
 
     def to_array(self) -> np.ndarray:
-        """(phases, 3) bytes, calls and nanoseconds: integers, so that one buffer carries all three exactly."""
+        """Bytes, calls and nanoseconds, (phases, 3): all integers, so that one buffer carries them exactly."""
         return np.array([(p.bytes, p.calls, round(p.seconds * 1e9)) for p in map(self.__getitem__, PHASES)], np.int64)
 
 
@@ -79,13 +79,13 @@ class TrafficReport:
     """The traffic of all workers of one training."""
 
     bytes_per_tree: float  # sent by the average worker, without bytes_before_trees
-    total_bytes: int  # sent by all workers together, from the first to the last byte
+    total_bytes: int  # sent by all workers together, in the whole training
     calls_per_tree: float  # collectives of one worker, without those before the first tree
-    seconds_waiting: float  # the average worker stood so long in collectives
+    seconds_waiting: float  # how long the average worker spent in collectives
     by_phase: dict[str, PhaseTraffic]  # bytes of all workers, calls of one, seconds of the average worker
-    # Of each phase that sent something: the bytes of all workers together in every iteration of this training.
+    # Per phase that sent anything: bytes of all workers together in each iteration.
     by_iteration: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    # Of each phase that sent something before the first tree: the bytes of all workers together.
+    # Per phase that sent anything before the first tree: bytes of all workers together.
     before_trees: dict[str, int] = field(default_factory=dict)
     n_workers: int = 1
 
@@ -101,7 +101,7 @@ class TrafficReport:
             once = f"{format_bytes(self.bytes_before_trees)} per worker before the first tree ({phases}), "
         return (
             f"{format_bytes(self.bytes_per_tree)} sent per worker and tree in {self.calls_per_tree:.1f} calls, {once}"
-            f"{format_bytes(self.total_bytes)} by all workers in all, {self.seconds_waiting:.2f} s waiting\n"
+            f"{format_bytes(self.total_bytes)} by all workers in total, {self.seconds_waiting:.2f} s waiting\n"
             f"{phase_table(self.by_phase)}"
         )
 
@@ -111,10 +111,10 @@ class TrafficReport:
 def report(
     comm: Communicator, before_trees: Traffic, n_trees: int, after_iterations: Sequence[Traffic] = ()
 ) -> TrafficReport:
-    """Add up the ledgers of all workers; every worker must call it, and all get the same report.
+    """Add up the ledgers of all workers. Every worker must call it, and all get the same report.
 
-    ``before_trees`` is the snapshot taken before the first tree: bins and initial scores are reported apart.
-    ``after_iterations`` are those taken after each iteration.
+    ``before_trees`` is the snapshot taken before the first tree, because bins and initial scores are reported
+    separately; ``after_iterations`` are the snapshots taken after each iteration.
     """
     now = comm.traffic.snapshot()
     ledgers = np.stack([now.to_array(), (now - before_trees).to_array()])  # (everything or trees, phases, 3)
@@ -149,7 +149,7 @@ def report(
 
 
 def format_bytes(n_bytes: float) -> str:
-    """A size for people: 1.6 MB, in powers of 1000 as network speeds are."""
+    """Format a size for people, such as 1.6 MB, in powers of 1000 like network rates."""
     if n_bytes < 999.5:
         return f"{n_bytes:.0f} B"
     for unit in ("kB", "MB", "GB"):
@@ -160,7 +160,7 @@ def format_bytes(n_bytes: float) -> str:
 
 
 def phase_table(by_phase: dict[str, PhaseTraffic]) -> str:
-    """Aligned columns, one line for each phase that was used, in the order of training."""
+    """Aligned columns, one line per phase that was used, in the order of training."""
     lines = [f"{'phase':<10} {'bytes':>10} {'calls':>8} {'seconds':>9}"]
     for phase, cost in by_phase.items():
         if cost.calls:

@@ -1,4 +1,4 @@
-"""Warnings that reach the user: at the line that called pvtree, and from a worker's thread to where the user is."""
+"""Warnings that reach the user: at the line that called pvtree, even from a worker's thread or process."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from pvtree.errors import public
 Heard = tuple[type[Warning], str]
 
 _lock = threading.Lock()
-_by_thread: dict[int, list[Heard]] = {}  # of the threads that are listened to
-_kept = warnings.catch_warnings()  # how the process showed warnings before
+_by_thread: dict[int, list[Heard]] = {}  # by thread, while ``listening``
+_kept = warnings.catch_warnings()  # restores how the process showed warnings before
 
 
 @public
 class SkewWarning(UserWarning):
-    """The workers' rows differ so much that what each finds alone may be wrong: its votes, or its trees."""
+    """The workers' rows differ so much that what each finds alone, votes or trees, may be wrong."""
 
 
 def warn_user(sentence: str, category: type[Warning] = UserWarning) -> None:
-    """As if it came from the line that called pvtree, however deep inside this is."""
+    """Warn as if at the line that called pvtree, however deep the call stack."""
     depth = 1
     while sys._getframe(depth).f_globals.get("__name__", "").startswith("pvtree.") and sys._getframe(depth).f_back:
         depth += 1
@@ -33,10 +33,10 @@ def warn_user(sentence: str, category: type[Warning] = UserWarning) -> None:
 
 @contextmanager
 def listening() -> Iterator[list[Heard]]:
-    """The list that this thread's warnings go to meanwhile; those of other threads are shown as ever.
+    """Collect this thread's warnings in a list; those of other threads are shown as usual.
 
-    Python keeps how warnings are shown for the whole process, so that two threads which change it, each for itself,
-    leave it in disorder: the first one in changes it here for all, and the last one out puts it back.
+    How warnings are shown is a setting of the whole process, and threads that each changed and restored it would leave
+    it wrong. Here the first thread to enter changes it for all, and the last one to leave restores it.
     """
     heard: list[Heard] = []
     with _lock:
@@ -66,5 +66,5 @@ def _change() -> None:
             heard.append((category, str(message)))
 
     warnings.showwarning = keep_or_show  # type: ignore[assignment]
-    # Not only the first time in a process: a worker's process serves many trainings.
+    # Python shows a warning once per process, but a worker's process serves many trainings.
     warnings.simplefilter("always", UserWarning)

@@ -1,7 +1,8 @@
-"""A cluster with a clock: M virtual machines take turns on this one, and tell what their work takes on M real ones.
+"""A cluster with a clock: virtual machines take turns on this one, and measure how long real machines would take.
 
-A worker's clock goes on with the processor time of its thread. A collective sets all clocks to the latest of them, plus
-what the network takes for it. So two cores can show the speed of 128 machines; docs/virtual-time.md tells how well.
+A worker's clock advances with the processor time of its thread. A collective sets all clocks to the latest of them,
+plus the time that the network needs. So two cores can show the speed of 128 machines; docs/virtual-time.md says how
+accurately.
 """
 
 from __future__ import annotations
@@ -27,11 +28,18 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Cluster:
-    """Equal machines: their network, and the cores of each.
+    """A cluster of equal machines.
 
-    ``network`` is a rate such as "1gbit", for which ``latency`` may be given too (seconds one way), or a Network.
-    With ``cores`` below 1 machines share them, as the hosts of the cluster benchmark do: 4 machines of 0.5 cores are
-    4 processes on 2 cores. From 2 on, kernels that work on blocks of rows or columns run on so many cores.
+    Parameters
+    ----------
+    network : Network or str, default="1gbit"
+        A rate such as "1gbit", or a ``Network``.
+    latency : float or None, default=None
+        Seconds one way, if ``network`` is a rate. At least 0.
+    cores : float, default=1.0
+        The cores of each machine. Greater than 0. Below 1, machines share cores: 4 machines with 0.5 cores are like 4
+        processes on 2 cores, as in the cluster benchmark. From 2 on, kernels that work on blocks of rows or columns
+        use this many cores.
     """
 
     network: Network | str = "1gbit"
@@ -43,23 +51,23 @@ class Cluster:
             raise InvalidParameterError(f"cores is {self.cores}; give the cores of one machine, a positive number.")
         if isinstance(self.network, Network) and self.latency is not None:
             raise InvalidParameterError("latency is given twice; a Network has its own, so leave it out here.")
-        self.links()  # so that a wrong rate is told before training
+        self.links()  # reports a wrong rate before training
 
     @property
     def n_threads(self) -> int:
-        """Of each machine."""
+        """The threads of each machine."""
         return max(1, int(self.cores))
 
     def links(self) -> Network:
-        """The network as these machines see it: one that shares its core needs longer for its part of a message."""
+        """The network as these machines see it: on a shared core, handling messages takes longer."""
         network = Network.parse(self.network, self.latency) if isinstance(self.network, str) else self.network
         share = min(1.0, self.cores)
         return replace(network, per_message=network.per_message / share, per_byte=network.per_byte / share)
 
     def span(self, seconds: list[float]) -> float:
-        """How long the machines take for so much computing of each, started at the same time."""
+        """How long the machines take, started together, if each computes for the given seconds."""
         busiest = max(seconds)
-        # On shared cores whoever is ready first leaves its core to the others, so the sum counts, not the slowest.
+        # On shared cores a machine that has finished leaves its core to the others, so the sum counts as well.
         return busiest if self.cores >= 1 else max(busiest, sum(seconds) / (len(seconds) * self.cores))
 
 
@@ -73,15 +81,27 @@ def run(
 ) -> list[Result]:
     """Run ``function(comm)`` on ``size`` virtual machines, one at a time, and return their results by rank.
 
-    Like ``local.run``, with the same results, but ``comm.clock`` tells the time on such a cluster. A machine alone
-    with 2 cores or more is no virtual one: it uses threads of this machine and the clock on the wall, because a tree
-    is then grown by a kernel that shares its work between threads in its own way.
-    ``thread_clock`` gives the processor seconds of the thread that calls it.
+    The results are those of ``local.run``, but ``comm.clock`` tells the time on such a cluster. A single machine with
+    2 cores or more is not virtual: it uses real threads and the wall clock, because the kernel that grows a tree on
+    one worker divides its work among threads itself.
+
+    Parameters
+    ----------
+    function : callable
+        Called with the communicator of each machine.
+    size : int
+        The number of machines. At least 1.
+    cluster : Cluster
+        The machines and their network.
+    timeout : float, default=600.0
+        How many seconds may pass without any machine reaching a collective. Greater than 0.
+    thread_clock : callable or None, default=None
+        Returns the processor seconds of the calling thread. None for ``time.thread_time``.
     """
     is_real = size == 1 and cluster.n_threads > 1
     if is_real and cluster.n_threads > local.usable_cores():
         raise InvalidParameterError(
-            f"cores is {cluster.cores:g}, but one worker alone runs on real cores, and there are "
+            f"cores is {cluster.cores:g}, but a single worker runs on real cores, of which there are "
             f"{local.usable_cores()}; use fewer cores or more workers."
         )
     clock = thread_clock or (time.perf_counter if is_real else time.thread_time)
@@ -95,26 +115,26 @@ def run(
 
 @dataclass
 class Timeline:
-    """What the clocks of all machines have in common: they stand alike whenever a collective ends."""
+    """What the clocks of all machines share: they are equal whenever a collective ends."""
 
     cluster: Cluster
     network: Network
-    since: list[float]  # what each machine has computed since the last collective, once it has come to the next
+    since: list[float]  # seconds that each machine has computed between the last collective and the current one
     now: float = 0.0  # at the end of the last collective
     network_seconds: float = 0.0
-    shared: float = 0.0  # computed by each machine inside of collectives: its share of a reduction
+    shared: float = 0.0  # seconds that each machine has computed inside collectives: its share of reductions
     is_stopped: list[bool] = field(default_factory=list)
-    has_advanced: bool = False  # by the last collective
+    has_advanced: bool = False  # whether the last collective counted
 
     def __post_init__(self) -> None:
         self.is_stopped = [False] * len(self.since)
 
     def advance(self, call: Call, given: list[Any], reducing: float) -> None:
-        """All have come. Called by the last one, while the others wait."""
+        """Called by the last machine to arrive, while the others wait."""
         self.has_advanced = not all(self.is_stopped)
         if not self.has_advanced:
             return
-        share = reducing / len(given)  # in a real cluster each adds up its part of the places
+        share = reducing / len(given)  # on a real cluster each machine sums up its part of the buffer
         on_network = seconds_of(self.network, call, given)
         self.now += self.cluster.span([computed + share for computed in self.since]) + on_network
         self.network_seconds += on_network
@@ -122,11 +142,11 @@ class Timeline:
 
 
 class VirtualCommunicator(LocalCommunicator):
-    """One virtual machine's place in the cluster, with its clock.
+    """One virtual machine's communicator, with its clock.
 
-    The worker's own time in a collective is not counted: copies of messages stand for those of a real machine, which
-    are the network's (``Network.per_byte``). Only adding up is: the last to come does it for all, and each is charged
-    an M-th, its part in the two rounds of a large all-reduce. Waiting costs nothing but what the clocks show.
+    Time spent inside a collective is not counted: copying messages is part of the network's time
+    (``Network.per_byte``). The exception is a reduction. The last machine to arrive computes it for all, and each of M
+    machines is charged an M-th, its part in the two rounds of a large all-reduce.
     """
 
     def __init__(self, meeting: Meeting, rank: int, timeline: Timeline, thread_clock: Callable[[], float]) -> None:
@@ -135,41 +155,41 @@ class VirtualCommunicator(LocalCommunicator):
         self._timeline = timeline
         self._thread_clock = thread_clock
         self._computed = 0.0  # since the run began, without reductions
-        self._computed_before = 0.0  # the last collective
-        self._n_stops = 0  # inside each other; the clock goes while there are none
+        self._computed_before = 0.0  # its value at the last collective
+        self._n_stops = 0  # nested stops; the clock runs while there are none
         self._mark = thread_clock()
 
     @property
     def clock(self) -> float:
-        """Seconds since the run began: up to the last collective, and what this machine has computed since.
+        """Seconds since the run began: up to the last collective, plus what this machine has computed since.
 
-        That machines share cores shows at the next collective, when it is known what each of them has computed.
+        Time lost by sharing cores is added at the next collective, when it is known what each machine has computed.
         """
         since = self._compute() - self._computed_before
         return self._timeline.now + (since if self.size > 1 else self._timeline.cluster.span([since]))
 
     @property
     def compute_seconds(self) -> float:
-        """What this machine has computed."""
+        """How long this machine has computed."""
         return self._compute() + self._timeline.shared
 
     @property
     def network_seconds(self) -> float:
-        """How long messages were on their way; the rest of the clock is waiting for slower machines."""
+        """How long messages were on their way. What is left of the clock is waiting for slower machines."""
         return self._timeline.network_seconds
 
     def now(self) -> float:
-        """The ledger and the timings of a training are in virtual seconds too."""
+        """The virtual clock, so that the ledger and the timings of a training are in virtual seconds."""
         return self.clock
 
     def make_team(self, n_threads: int) -> Team:
-        """As many threads as the machine has cores, whatever this one has."""
+        """As many threads as the virtual machine has cores, whatever the real one has."""
         n_cores = self._timeline.cluster.n_threads
         return Team(n_cores) if self.size == 1 else InTurn(n_cores, self._thread_clock, self._give_back)
 
     @contextmanager
     def uncounted(self) -> Iterator[None]:
-        """Neither bytes nor time: the clock stands still, also in collectives if all workers stop it."""
+        """Count neither bytes nor time. Collectives take no time if all workers are inside this block."""
         with super().uncounted(), self._stopped():
             self._timeline.is_stopped[self.rank] = True
             try:
@@ -177,7 +197,7 @@ class VirtualCommunicator(LocalCommunicator):
             finally:
                 self._timeline.is_stopped[self.rank] = False
 
-    # The verbs: as on threads, with the clock stopped.
+    # The collectives: as on threads, with the clock stopped.
 
     def _allgather(self, buffer: np.ndarray, call: Call) -> list[np.ndarray]:
         with self._stopped():
@@ -226,15 +246,15 @@ class VirtualCommunicator(LocalCommunicator):
             self._mark = self._thread_clock()
 
     def _give_back(self, seconds: float) -> None:
-        """This much was computed one after another that the machine's cores would have done at the same time."""
+        """Subtract seconds of work that was done in sequence here, but would run in parallel on the machine's cores."""
         if not self._n_stops:
             self._mark += seconds
 
 
 class InTurn(Team):
-    """The threads of a virtual machine: their blocks one after another, of which only the longest counts.
+    """The threads of a virtual machine: their blocks run one after another, and only the longest counts.
 
-    What is left out: that cores share caches and memory, and that Python inside a block holds the others up.
+    This ignores that cores share caches and memory, and that Python code in one block delays the others.
     """
 
     def __init__(self, n_threads: int, thread_clock: Callable[[], float], give_back: Callable[[float], None]) -> None:
@@ -253,7 +273,7 @@ class InTurn(Team):
 
 
 def seconds_of(network: Network, call: Call, given: list[Any]) -> float:
-    """What the network takes for a collective with these buffers."""
+    """How long the network takes for a collective with these buffers."""
     if call.verb == "allgather":
         return network.allgather([buffer.nbytes for buffer in given])
     if call.verb == "alltoall":

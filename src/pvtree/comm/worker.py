@@ -1,4 +1,4 @@
-"""One of the workers that train together: its threads and its lines to the others."""
+"""One of the workers that train together: its threads and its communicators."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pvtree.kernels.team import Team
 
 @dataclass(frozen=True)
 class Worker:
-    """What training code needs to know about where it runs."""
+    """Where training code runs."""
 
     team: Team
-    comm: Communicator  # to all workers
-    by_rows: Communicator  # to the workers that hold other rows; alone where every worker has all rows
+    comm: Communicator  # with all workers
+    by_rows: Communicator  # with the workers that hold other rows; Solo if every worker holds all rows
 
     @property
     def lacks_columns(self) -> bool:
-        """Whether others hold the rest of this worker's columns, and not of its rows."""
+        """Whether workers share out the columns, not the rows."""
         return self.by_rows.size < self.comm.size
 
     @classmethod

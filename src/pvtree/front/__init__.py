@@ -1,1 +1,1 @@
-"""What users touch: estimators, LightGBM's functions, the command line, pictures and the demo."""
+"""What users call: estimators, LightGBM's functions, the command line, plots and the demo."""

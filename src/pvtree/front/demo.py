@@ -1,4 +1,4 @@
-"""What `make demo` shows: models on real data beside scikit-learn's, then every way to train on 8 workers."""
+"""What `make demo` shows: a comparison with scikit-learn on real data, then all strategies on 8 workers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ N_TREES = 50
 
 @dataclass(frozen=True)
 class DataSet:
-    """Real data that is installed with scikit-learn."""
+    """Real data that scikit-learn contains."""
 
     name: str
     load: Callable[..., Any]
@@ -52,7 +52,7 @@ DATA_SETS = (
 _BOOSTED: dict[str, Any] = {"max_iter": N_TREES, "early_stopping": False, "random_state": 0}
 _SEEDED: dict[str, Any] = {"random_state": 0}
 
-# (model, pvtree's classifier and regressor, scikit-learn's)
+# (model, classifier and regressor of pvtree, those of scikit-learn)
 MODELS = (
     (
         "GBDT",
@@ -93,32 +93,32 @@ N_WORKERS = 8
 STRATEGY_ROW = "{:<12} {:>8} {:>9} {:>24} {:>15} {:>8} {:>15}"
 
 NOTE = """
-Means of {n_folds} folds; {n_trees} trees in each GBDT and forest, all else at its default. Seconds are of all
-fits and predictions, on one thread. The data sets have 178 to 1,797 rows: differences of a few
-percent may be chance, and speed is decided by larger data.
+Scores are means of {n_folds} folds; GBDTs and forests have {n_trees} trees; all other parameters are defaults. Seconds
+are for all fits and predictions, on one thread. The data sets have only 178 to 1,797 rows, so differences of a few
+percent may be chance, and the seconds say little about larger data.
 """
 
 NEXT = """
 Workers are virtual machines: threads of this process that exchange what machines would, and count it. attribute and
-data find the sequential model, byte for byte; voting (PV-Tree) merges 2 x {top_k} of {n_features} columns. exact_voting
-proves that none of the others has a better split, or finds it: {proofs}.
+data find the model of serial, byte for byte. voting (PV-Tree) merges 2 x {top_k} of {n_features} columns. exact_voting
+proves that no other column has a better split, or finds that split: {proofs}.
 
 Try next:
-  .venv/bin/python examples/classification.py    a model trained, saved and read again
-  .venv/bin/python examples/regression.py        early stopping on data that is not trained on
+  .venv/bin/python examples/classification.py    train a model, save it and load it again
+  .venv/bin/python examples/regression.py        early stopping on held-out rows
   .venv/bin/python examples/ranking.py           LambdaMART over query groups
   .venv/bin/python examples/workers.py           PV-Tree on virtual machines, with every byte counted
   .venv/bin/pvtree train --help                  models from Parquet, CSV and libsvm files
   docs/migration.md                              from LightGBM or XGBoost: what to change
   docs/training-on-clusters.md                   the same on MPI and Dask
-  .venv/bin/pvtree plan --rows 1e8 --attributes 1000  what a cluster would need for it
-  make bench                                     a million rows against LightGBM, XGBoost, scikit-learn
+  .venv/bin/pvtree plan --rows 1e8 --attributes 1000  what a cluster would need
+  make bench                                     a million rows against LightGBM, XGBoost and scikit-learn
   make paper                                     the paper's tables and figures on virtual machines
 """
 
 
 def main(data_sets: Sequence[DataSet] = DATA_SETS) -> None:
-    """Compile what is not compiled yet, then print one line for each data set and model."""
+    """Compile kernels that are not in the cache, then print one line per data set and model, then per strategy."""
     began = time.perf_counter()
     compile_kernels()
     print(f"Kernels ready after {time.perf_counter() - began:.1f} s.\n", flush=True)
@@ -136,7 +136,7 @@ def main(data_sets: Sequence[DataSet] = DATA_SETS) -> None:
 
 
 def compare_strategies(n_rows: int = 20_000, n_features: int = 300, n_trees: int = 20, top_k: int = 10) -> None:
-    """Train the same GBDT on the same wide data by each strategy, and print what it cost."""
+    """Train the same GBDT on the same wide data with each strategy, and print what it cost."""
     X, y = datasets.make_classification(
         n_rows, n_features, n_informative=20, n_redundant=20, flip_y=0.1, class_sep=0.5, random_state=0
     )
@@ -159,7 +159,7 @@ def compare_strategies(n_rows: int = 20_000, n_features: int = 300, n_trees: int
         model = GBDTClassifier(
             n_estimators=n_trees, tree_learner=strategy, n_workers=n_workers, top_k=top_k, verbosity=0
         )
-        clone(model).set_params(n_estimators=1).fit(X[train], y[train])  # compiles what is new
+        clone(model).set_params(n_estimators=1).fit(X[train], y[train])  # compiles the strategy's kernels
         began = time.perf_counter()
         model.fit(X[train], y[train])
         seconds = time.perf_counter() - began
@@ -179,11 +179,14 @@ def describe(certificates: Sequence[Certificate]) -> str:
     splits, proven, missed = (
         sum(getattr(each, name) for each in certificates) for name in ("splits", "proven", "missed")
     )
-    return f"of {splits} splits {proven} by bounds and rounded sums alone; {missed} winners had not been elected"
+    return (
+        f"{proven} of {splits} splits were proven by bounds and rounded sums alone, and {missed} best columns had not "
+        "been elected"
+    )
 
 
 def compile_kernels() -> None:
-    """Train one small model of every kind, so that the seconds below are those of training."""
+    """Train one small model of every kind, so that the measured seconds do not include compiling."""
     X, y = datasets.load_wine(return_X_y=True)
     GBDTClassifier(n_estimators=1).fit(X, y == 0).predict(X)
     for _, (classifier, regressor), _ in MODELS:
@@ -192,11 +195,11 @@ def compile_kernels() -> None:
 
 
 def cross_validate(estimator: Any, X: np.ndarray, y: np.ndarray, classifies: bool) -> tuple[float, float]:
-    """Mean score of the folds, the same for every estimator, and the seconds of fitting and predicting."""
+    """The mean score over folds, which are the same for every estimator, and the seconds for fitting and predicting."""
     folds = (StratifiedKFold if classifies else KFold)(N_FOLDS, shuffle=True, random_state=0)
     scores = []
     began = time.perf_counter()
-    with threadpool_limits(1):  # HistGradientBoosting has no parameter for it
+    with threadpool_limits(1):  # HistGradientBoosting has no parameter for the number of threads
         for train, test in folds.split(X, y):
             scores.append(clone(estimator).fit(X[train], y[train]).score(X[test], y[test]))
     return float(np.mean(scores)), time.perf_counter() - began

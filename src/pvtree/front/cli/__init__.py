@@ -20,12 +20,12 @@ from pvtree.front.cli.speaker import is_speaker
 __all__ = ["cli", "main"]
 
 WRONG_INPUT = 2
-PIPE_CLOSED = 1  # as click ends in that case; nobody reads on, so nothing is said
+PIPE_CLOSED = 1  # click's exit code in that case; nobody reads any longer, so nothing is printed
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Exit code 2 and one sentence for wrong input, once however many ranks there are."""
-    # Outside of the except clauses: nothing then holds on to what has failed, and temporary files go at once.
+    """Run a command. Wrong input ends with exit code 2 and one sentence, printed by one rank only."""
+    # Outside the except clauses: nothing then holds the traceback, and temporary files are deleted at once.
     code, sentence = run(arguments)
     if sentence and is_speaker():
         click.echo(f"Error: {sentence}", err=True)
@@ -34,11 +34,11 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run(arguments: list[str] | None) -> tuple[int, str]:
-    """The exit code and what is to be said."""
+    """Return the exit code and the error message."""
     try:
         with one_line_warnings(), ended_by_sigterm():
             code = cli.main(arguments, prog_name="pvtree", standalone_mode=False)
-            sys.stdout.flush()  # what cannot be written is told here and not when Python ends
+            sys.stdout.flush()  # raises here, and not when Python ends, if the output cannot be written
         return code if isinstance(code, int) else 0, ""
     except (click.Abort, KeyboardInterrupt):
         return 128 + signal.SIGINT, ""
@@ -52,16 +52,16 @@ def run(arguments: list[str] | None) -> tuple[int, str]:
     except PvtreeError as error:
         return WRONG_INPUT, as_sentence(str(error))
     except MemoryError:
-        return WRONG_INPUT, "There is not enough memory; use less data at once, or a machine with more."
+        return WRONG_INPUT, "There is not enough memory; use less data or a machine with more memory."
     except OSError as error:  # such as a full disk behind standard output
         forget_output()
         where = f" ({error.filename})" if error.filename else ""
         reason = f"{error.strerror or error}{where}"
-        return WRONG_INPUT, f"{reason}; see that the files can be read and the output can be written."
+        return WRONG_INPUT, f"{reason}; check that the files can be read and the output can be written."
 
 
 def unknown_option(error: click.NoSuchOption) -> str:
-    """click knows what is spelled alike; a name that another library has for a parameter leads to ours."""
+    """Suggest our parameter for another library's name; click suggests options that are spelled alike."""
     from pvtree.parameters.aliases import SYNONYMS, synonym
 
     right = synonym(error.option_name.lstrip("-").replace("-", "_"), SYNONYMS)
@@ -72,13 +72,13 @@ def unknown_option(error: click.NoSuchOption) -> str:
 
 
 def as_sentence(text: str) -> str:
-    """One line, whatever line breaks click or a file's name have put into it."""
+    """One line, whatever line breaks click or a file name has put into it."""
     words = " ".join(text.split())
     return words if words.endswith((".", "?", ".)")) else f"{words}."
 
 
 def forget_output() -> None:
-    """Standard output takes no more: let Python not try again when it ends."""
+    """Standard output is broken: keep Python from writing to it again when it ends."""
     try:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
@@ -100,7 +100,7 @@ def one_line_warnings() -> Iterator[None]:
 
 @contextmanager
 def ended_by_sigterm() -> Iterator[None]:
-    """A polite kill ends like an error: temporary files are taken away."""
+    """Let SIGTERM end the command like an error, so that temporary files are deleted."""
 
     def leave(number: int, _frame: Any) -> NoReturn:
         sys.exit(128 + number)

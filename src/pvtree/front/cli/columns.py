@@ -1,4 +1,4 @@
-"""Constraints on columns as options of the command line."""
+"""Option types for constraints on columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Signs(click.ParamType):
         try:
             return signs_of(value) if isinstance(value, str) else value
         except ValueError:
-            self.fail(f"{value!r} is neither like 1,-1,0 nor like age:1,3:-1.", param, ctx)
+            self.fail(f"{value!r} is not a list of signs; write 1,-1,0 or age:1,3:-1.", param, ctx)
 
 
 class ColumnSets(click.ParamType):
@@ -26,4 +26,4 @@ class ColumnSets(click.ParamType):
         try:
             return sets_of(value) if isinstance(value, str) else value
         except ValueError as error:
-            self.fail(f"{error}; write sets like 0,1;2,3.", param, ctx)
+            self.fail(f"{error}; write sets such as 0,1;2,3.", param, ctx)

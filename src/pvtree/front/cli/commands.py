@@ -1,4 +1,4 @@
-"""The group of commands: what there is, told without loading any of them."""
+"""The group of commands, which it lists without loading any of them."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any
 
 import click
 
-# Shown by ``pvtree --help``. The module of a command has its name, and holds it under its name.
+# Shown by ``pvtree --help``. A command, its module and the function in the module have the same name.
 COMMANDS = {
     "train": "Train a model on files.",
-    "predict": "Predict for the rows of files.",
+    "predict": "Predict the rows of files.",
     "evaluate": "Measure how well a model predicts.",
-    "inspect": "Tell what a model is, and show its trees.",
+    "inspect": "Describe a model, or show one of its trees.",
     "export": "Write a model in another program's format.",
-    "plan": "Tell what training costs on a cluster, and which strategy to take.",
-    "demo": "Train on real data beside scikit-learn, then by every strategy.",
-    "completion": "Print the script that completes commands and options in a shell.",
+    "plan": "Estimate training costs on a cluster; recommend a strategy.",
+    "demo": "Compare with scikit-learn on real data, then all strategies.",
+    "completion": "Print a shell script that completes commands and options.",
 }
 
 
 class Commands(click.Group):
-    """Loads a command when it is called: most of them need libraries that take a second or two."""
+    """Loads a command when it is called: most of them import libraries that take a second or two."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -39,7 +39,7 @@ class Commands(click.Group):
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
             near = difflib.get_close_matches(name, COMMANDS, 1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(COMMANDS)}."
+            hint = f"Did you mean {near[0]!r}?" if near else f"Use one of {', '.join(COMMANDS)}."
             raise click.UsageError(f"No such command {name!r}. {hint}", ctx)
         return super().resolve_command(ctx, args)
 
@@ -58,6 +58,6 @@ class Commands(click.Group):
 @click.version_option(package_name="pvtree", prog_name="pvtree")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """Decision trees, forests and boosting whose workers vote (PV-Tree)."""
+    """Train decision trees, forests and gradient boosting, on one machine or many (PV-Tree)."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())

@@ -1,4 +1,4 @@
-"""``pvtree completion``: the script by which a shell completes commands, options, their values and files."""
+"""``pvtree completion``: the script with which a shell completes commands, options, their values and files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from click.shell_completion import get_completion_class
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print the script that completes commands and options.
+    """Print a shell script that completes commands and options. To install it:
 
     \b
     bash:  echo 'eval "$(pvtree completion bash)"' >> ~/.bashrc

@@ -1,4 +1,4 @@
-"""``--config FILE``: options from a TOML file. What the command line says wins."""
+"""``--config FILE``: options from a TOML file. Options on the command line take precedence."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from pvtree.parameters.suggestions import closest
 
 
 def read_config(ctx: click.Context, _option: click.Parameter, path: str | None) -> None:
-    """Make the file's values the defaults of the options that are read after this one."""
+    """Make the file's values the defaults of the other options, which click reads after this one."""
     if path is None:
         return
     try:
         with open(path, "rb") as file:
-            told = tomllib.load(file)
+            given = tomllib.load(file)
     except OSError as error:
         raise click.UsageError(f"The config file {path} cannot be read ({error.strerror}); check the path.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise click.UsageError(f"The config file {path} is no TOML ({str(error).rstrip('.')}); mend it.") from error
+        raise click.UsageError(f"The config file {path} is not TOML ({str(error).rstrip('.')}); fix it.") from error
     command = ctx.command
     # Some options take tables too, such as monotone_constraints = {age = 1}.
-    sections = {key: value for key, value in told.items() if isinstance(value, dict) and key not in _keys(command)}
-    common = {key: value for key, value in told.items() if key not in sections}
+    sections = {key: value for key, value in given.items() if isinstance(value, dict) and key not in _keys(command)}
+    common = {key: value for key, value in given.items() if key not in sections}
     for name in sections:
         if name not in COMMANDS:
             raise click.UsageError(f"{path} has a section [{name}]; {_hint(name, COMMANDS)}")
     mine = sections.get(str(command.name), {})
     _check_keys(mine, _keys(command), f"{path}, section [{command.name}],")
-    if not common.keys() <= _keys(command).keys():  # keys outside of sections may be for other commands
+    if not common.keys() <= _keys(command).keys():  # keys outside sections may be for other commands
         _check_keys(common, _all_keys(ctx), path)
     keys = _keys(command)
     options = {str(option.name): option for option in command.params}
@@ -47,15 +47,15 @@ def config_option(command: Any) -> Any:
         "--config",
         type=click.Path(readable=False),
         metavar="FILE",
-        is_eager=True,  # so that its values are there before the other options are looked at
+        is_eager=True,  # click must read it before the other options
         expose_value=False,
         callback=read_config,
-        help="Options in a TOML file; those on the command line win.",
+        help="A TOML file of options. Options on the command line take precedence.",
     )(command)
 
 
 def _keys(command: click.Command) -> dict[str, str]:
-    """How options may be written in a file, and the names that click knows them by."""
+    """click's name of an option, by the keys that a file may use for it."""
     keys = {}
     for option in command.params:
         for flag in [*option.opts, option.name or ""]:
@@ -79,14 +79,14 @@ def _check_keys(given: Iterable[str], known: Iterable[str], where: str) -> None:
 
 def _hint(word: str, known: Iterable[str]) -> str:
     known = sorted({each.replace("_", "-") for each in known})
-    right = synonym(word.replace("-", "_"), SYNONYMS)  # a name that another library has
+    right = synonym(word.replace("-", "_"), SYNONYMS)  # our name, if this is another library's
     is_known = right is not None and right.replace("_", "-") in known
     near = str(right).replace("_", "-") if is_known else closest(word, known)
-    return f"did you mean {near!r}?" if near else f"it may have {', '.join(known[:40])}."
+    return f"did you mean {near!r}?" if near else f"use one of {', '.join(known[:40])}."
 
 
 def _as_option(value: Any, option: click.Parameter) -> Any:
-    """As it is written on the command line, where it is checked; an option that may be repeated takes a list."""
+    """The value as text on the command line, which click checks. An option that may be repeated takes a list."""
     if isinstance(value, list) and not option.multiple:
         sets = [",".join(map(str, each)) for each in value if isinstance(each, list)]
         return ";".join(sets) if sets else ",".join(map(str, value))

@@ -1,4 +1,4 @@
-"""The options that say which files are read, and how; the same for train, predict and evaluate."""
+"""The options about the files to read, which train, predict and evaluate share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pvtree.reading.files import Place
 
 FORMATS = ("parquet", "csv", "libsvm")
-PATH = click.Path(readable=False, allow_dash=True)  # completed by shells, and checked where it is opened
+PATH = click.Path(readable=False, allow_dash=True)  # shells complete it; it is checked when it is opened
 
 
 def model_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -24,7 +24,7 @@ def model_option(command: Callable[..., Any]) -> Callable[..., Any]:
         show_default=True,
         type=PATH,
         metavar="FILE",
-        help="A model that pvtree has saved.",
+        help="The model file.",
     )(command)
 
 
@@ -37,9 +37,9 @@ def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="PATH",
             help="A Parquet, CSV or libsvm file, or a folder of Parquet or CSV files.",
         ),
-        click.option("--format", type=click.Choice(FORMATS), help="What the suffixes of files do not tell."),
-        click.option("--no-header", is_flag=True, help="CSV without names: columns are known by numbers, from 0."),
-        click.option("--delimiter", metavar="CHAR", help="Of CSV; by default a comma, in .tsv files a tab."),
+        click.option("--format", type=click.Choice(FORMATS), help="File format; default: from the suffix."),
+        click.option("--no-header", is_flag=True, help="CSV files have no header; columns are numbered from 0."),
+        click.option("--delimiter", metavar="CHAR", help="CSV delimiter; default: a comma, or a tab in .tsv files."),
     )
     for option in reversed(options):
         command = option(command)
@@ -48,10 +48,12 @@ def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def column_options(command: Callable[..., Any]) -> Callable[..., Any]:
     options = (
-        click.option("--label", metavar="COLUMN", help="The column to predict; libsvm files have it in front."),
+        click.option(
+            "--label", metavar="COLUMN", help="The column to predict. Not for libsvm files, where it comes first."
+        ),
         click.option("--weight", metavar="COLUMN", help="The column of row weights."),
         click.option(
-            "--qid", metavar="COLUMN", help="The column of query ids, for ranking; a query's rows stand together."
+            "--qid", metavar="COLUMN", help="The column of query ids, for ranking. Rows of a query must be adjacent."
         ),
     )
     for option in reversed(options):
@@ -66,18 +68,18 @@ def place_of(path: str, format: str | None, no_header: bool, delimiter: str | No
     if delimiter is not None:
         delimiter = {"\\t": "\t", "tab": "\t"}.get(delimiter, delimiter)
         if len(delimiter) != 1 or not delimiter.isascii():
-            raise InvalidParameterError(f"--delimiter must be one character, such as ; or tab, got {delimiter!r}.")
+            raise InvalidParameterError(f"--delimiter must be one character, such as ; or tab; got {delimiter!r}.")
     return Place.of(path, format, CsvForm(not no_header, delimiter))
 
 
 def check_output(output: str, *inputs: str | None) -> None:
-    """Before anything is read: an output that takes the place of an input destroys it."""
+    """Raise, before anything is read, if the output would overwrite an input."""
     for path in inputs:
         if path is not None and os.path.isfile(output) and os.path.isfile(path) and os.path.samefile(output, path):
-            raise InvalidParameterError(f"{output} is read, so it cannot be written as well; give another name.")
+            raise InvalidParameterError(f"{output} is an input, so it cannot be the output too; give another name.")
 
 
 def check_label(place: Place, label: str | None) -> None:
     if place.format != "libsvm" and label is None:
-        # No UsageError: under mpiexec all ranks must come to it together.
-        raise InvalidParameterError(f"Missing option '--label': which column of {place.path} is predicted?")
+        # Not a UsageError: under mpiexec all ranks must raise it together.
+        raise InvalidParameterError(f"Missing option '--label'; name the column of {place.path} to predict.")

@@ -7,7 +7,7 @@ import click
 
 @click.command()
 def demo() -> None:
-    """Train on data that comes with scikit-learn, beside its models, then by every strategy on 8 virtual machines."""
-    from pvtree.front import demo as shown
+    """Compare with scikit-learn on the data that it contains, then all strategies on 8 virtual machines."""
+    from pvtree.front import demo as tables
 
-    shown.main()
+    tables.main()

@@ -17,11 +17,11 @@ from pvtree.front.cli.ranks import refuse_ranks
 @data_options
 @column_options
 @click.option(
-    "--metric", "metrics", multiple=True, metavar="NAME", help="May be repeated; by default that of the model's task."
+    "--metric", "metrics", multiple=True, metavar="NAME", help="A metric; default: the task's own. May be repeated."
 )
-@click.option("--num-iteration", type=click.IntRange(min=1), help="Use the first iterations only.")
-@click.option("--n-jobs", type=int, help="The number of threads; default all cores.")
-@click.option("--json", "as_json", is_flag=True, help="Print figures for programs.")
+@click.option("--num-iteration", type=click.IntRange(min=1), help="Use only this many iterations; default: all.")
+@click.option("--n-jobs", type=int, help="The number of threads; default: all cores.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def evaluate(
     model: str,
     data: str,
@@ -36,7 +36,7 @@ def evaluate(
     n_jobs: int | None,
     as_json: bool,
 ) -> None:
-    """Measure how well a model predicts the labels of files.
+    """Measure how well a model predicts the labels in files.
 
     \b
     pvtree evaluate --model model.json --data test.csv --label y --metric auc --metric binary_logloss

@@ -1,4 +1,4 @@
-"""How well a model predicts labels that are known: metrics of whole files."""
+"""Metrics of a model's predictions for whole files."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from pvtree.reading.inputs import check_columns
 
 
 def measures(model: Model, names: Sequence[str]) -> list[Metric]:
-    """The metrics of these names, or the one that the model's task has."""
+    """The named metrics, or the default metric of the model's task."""
     if not names and model.objective == "custom":
-        raise InvalidParameterError("The model was trained for an objective of its own; say which metric is asked for.")
+        raise InvalidParameterError("The model was trained with a custom objective; name a metric.")
     return [get_metric(name, model.objective) for name in names or [default_metric(model.objective)]]
 
 
 def evaluate(
     model: Model, rows: FileRows, metrics: Sequence[Metric], n_iterations: int | None = None, n_threads: int = 1
 ) -> dict[str, float]:
-    """Only scores are in memory for all rows together."""
+    """The metrics by name. Of all rows, only labels, weights and scores are in memory together."""
     columns = model.columns
     check_columns(rows.X, columns, "the model")
     label = _label(model, rows)
     weight = targets.read_weight(rows.weight, len(rows), "weight")
     queries = targets.read_queries(None, rows.qid, len(rows))
     if queries is None and any(metric.name.startswith("ndcg") for metric in metrics):
-        raise InvalidDataError("A ranking is measured by queries; say which column is the query id.")
+        raise InvalidDataError("NDCG is measured per query; name the column of query ids.")
     scores = np.empty((model.n_outputs, len(rows)))
     start = 0
     for block in blocks(rows.X, columns):
         scores[:, start : start + len(block)] = model.predict_raw(block, n_iterations, n_threads=n_threads).T
         start += len(block)
-    asked = (label, scores, weight, None if queries is None else queries.sizes)
-    answers = evaluate_together([(metric, asked) for metric in metrics])
-    return {name: value for answer in answers for name, value, _ in answer}
+    arguments = (label, scores, weight, None if queries is None else queries.sizes)
+    results = evaluate_together([(metric, arguments) for metric in metrics])
+    return {name: value for result in results for name, value, _ in result}
 
 
 def _label(model: Model, rows: FileRows) -> np.ndarray:

@@ -16,17 +16,25 @@ from pvtree.front.cli.data_options import PATH, check_output, model_option
     required=True,
     type=PATH,
     metavar="FILE",
-    help="Where the other format is written; - is standard output.",
+    help="The file to write; - for standard output.",
 )
-@click.option("--format", "kind", default="lightgbm", show_default=True, type=click.Choice(["lightgbm"]), help="Which.")
+@click.option(
+    "--format",
+    "kind",
+    default="lightgbm",
+    show_default=True,
+    type=click.Choice(["lightgbm"]),
+    help="The format to write.",
+)
 @click.option(
     "--average-output/--no-average-output",
     default=True,
     show_default=True,
-    help="Of a forest: write that trees are averaged, or a sum of values divided before, for programs that only add.",
+    help="For forests: mark the trees to be averaged; or write values divided by the number of trees, for programs "
+    "that can only add trees.",
 )
 def export(model: str, output: str, kind: str, average_output: bool) -> None:
-    """Write a model as LightGBM's text model, for LightGBM, treelite, lleaves, SHAP and ONNX converters."""
+    """Write a model as a LightGBM text model, which LightGBM, treelite, lleaves, SHAP and ONNX converters read."""
     from pvtree.model.export_lightgbm import dump
     from pvtree.model.model import Model
 

@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 @click.command()
 @config_option
 @model_option
-@click.option("--tree", type=click.IntRange(min=0), metavar="N", help="Show the tree of this number, from 0, as text.")
+@click.option("--tree", type=click.IntRange(min=0), metavar="N", help="Show tree N, counted from 0, as text.")
 @click.option(
     "--importance",
     default="split",
     show_default=True,
     type=click.Choice(["split", "gain"]),
-    help="Count splits, or add up their gains.",
+    help="Importance of a column: the number of its splits, or their total gain.",
 )
 @click.option(
     "--top", default=20, show_default=True, type=click.IntRange(min=0), help="How many columns to list; 0 for all."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print figures for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def inspect(model: str, tree: int | None, importance: str, top: int, as_json: bool) -> None:
-    """Tell what a model is: its task, trees, columns and what they matter, or show one of its trees.
+    """Describe a model: its task, trees, columns and their importance; or show one of its trees.
 
     \b
     pvtree inspect --model model.json --tree 0
@@ -69,7 +69,7 @@ def description(model: Model, importance: str) -> dict[str, Any]:
 
 
 def depth(tree: Any) -> int:
-    """Splits above the deepest leaf, level by level."""
+    """The number of splits above the deepest leaf."""
     import numpy as np
 
     n_levels, level = 0, np.zeros(1, np.int64)
@@ -83,7 +83,7 @@ def as_text(found: dict[str, Any], importance: str, top: int) -> str:
     kinds = {"gbdt": "gradient boosting", "forest": "a forest"}
     lines = [
         f"task         {found['objective']}, {kinds[found['ensemble']]}",
-        f"trees        {found['trees']} of {found['iterations']} iterations, {found['leaves']:,} leaves, at most "
+        f"trees        {found['trees']} in {found['iterations']} iterations, {found['leaves']:,} leaves, at most "
         f"{found['largest_tree']} in a tree and {found['deepest_leaf']} splits deep",
         f"trained on   {found['training_rows']:,} rows",
         f"columns      {len(found['columns'])}, {len(found['categorical'])} of them categorical",

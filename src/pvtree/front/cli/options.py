@@ -1,4 +1,4 @@
-"""The options of ``pvtree train`` that are the estimators' parameters, made from their constructors and rules."""
+"""The options of ``pvtree train`` for the estimators' parameters, made from their constructors and rules."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ ESTIMATORS = {
 }
 
 
-class Words(click.ParamType):
-    """A number, or one of the words that a parameter knows; none is Python's None."""
+class NumberOrWord(click.ParamType):
+    """A number, or a word that the parameter's rule checks later."""
 
     name = "value"
 
@@ -40,26 +40,26 @@ class Words(click.ParamType):
 
 TYPES = {"int": click.INT, "int | None": click.INT, "float": click.FLOAT, "str": click.STRING, "bool": click.BOOL}
 SPECIAL = {
-    "max_features": Words(),
-    "top_k": Words(),
+    "max_features": NumberOrWord(),
+    "top_k": NumberOrWord(),
     "random_state": click.INT,
     "objective": click.STRING,
     "monotone_constraints": Signs(),
     "interaction_constraints": ColumnSets(),
 }
-# What a parameter takes on the command line, where that is less than in Python.
-TAKES = {
-    "categorical_feature": "auto, or names or numbers of columns with commas between them, or nothing for none",
-    "monotone_constraints": "a sign for each column, such as 1,-1,0, or those of some, such as age:1,3:-1",
+# What a parameter accepts on the command line, if that is less than in Python.
+ALLOWED = {
+    "categorical_feature": "auto, names or numbers of columns separated by commas, or nothing for none",
+    "monotone_constraints": "a sign for each column, such as 1,-1,0, or for some, such as age:1,3:-1",
     "interaction_constraints": "sets of names or numbers of columns, such as 0,1;2,3",
-    "objective": "a named objective of the task",
+    "objective": "the name of an objective",
     "random_state": "an integer of at least 0",
     "max_features": "sqrt, log2, none, an integer of at least 1, or a fraction such as 0.5",
 }
 
 
 def parameter_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds an option for every parameter of every estimator; None means that it was not given."""
+    """Add an option for every parameter of every estimator; None means that it was not given."""
     for name, parameter in reversed(all_parameters().items()):
         command = make_option(name, parameter)(command)
     return command
@@ -69,9 +69,10 @@ def make_option(name: str, parameter: inspect.Parameter) -> Callable[..., Any]:
     from pvtree.parameters.rules import RULES
 
     rule, flag = RULES[name], f"--{name.replace('_', '-')}"
-    text = f"{rule.meaning} Takes {TAKES.get(name, rule.allowed)}; {default_text(name)}."
+    allowed, default = ALLOWED.get(name, rule.allowed), default_text(name)
     if parameter.annotation == "bool":
-        return click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=f"{rule.meaning} {default_text(name)}.")
+        return click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=f"{rule.meaning} Default: {default}.")
+    text = f"{rule.meaning} Allowed: {allowed}. Default: {default}."
     names = ("--workers", flag) if name == "n_workers" else (flag,)
     kind = SPECIAL.get(name) or TYPES.get(str(parameter.annotation), click.STRING)
     known = re.findall(r"'(\w+)'", rule.allowed)
@@ -86,7 +87,7 @@ def all_parameters() -> dict[str, inspect.Parameter]:
     found: dict[str, inspect.Parameter] = {}
     for estimator in ESTIMATORS.values():
         for name, parameter in parameters_of(estimator).items():
-            if name != "eval_metric":  # the command has an option of its own, which may be repeated
+            if name != "eval_metric":  # train has its own option, which may be repeated
                 found.setdefault(name, parameter)
     return found
 
@@ -99,35 +100,40 @@ def parameters_of(estimator: str) -> dict[str, inspect.Parameter]:
 
 
 def default_text(name: str) -> str:
-    """The default, of each kind of ensemble where they differ."""
-    defaults: dict[str, list[str]] = {}
-    for (_, ensemble), estimator in ESTIMATORS.items():
-        parameters = parameters_of(estimator)
-        if name in parameters:
-            kinds = defaults.setdefault(str(parameters[name].default), [])
-            kinds.extend([ensemble] * (ensemble not in kinds))
-    if len(defaults) == 1:
-        return f"default {next(iter(defaults))}"
-    return "default " + ", ".join(f"{value} ({' or '.join(kinds)})" for value, kinds in defaults.items())
+    """The default; if estimators differ, the default of each."""
+    defaults = {
+        of: str(parameters[name].default)
+        for of, parameters in ((of, parameters_of(estimator)) for of, estimator in ESTIMATORS.items())
+        if name in parameters
+    }
+    used_by: dict[str, list[str]] = {}
+    for (task, ensemble), default in defaults.items():
+        is_common = len({other for (_, kind), other in defaults.items() if kind == ensemble}) == 1
+        label = ensemble if is_common else f"{task} {ensemble}"
+        labels = used_by.setdefault(default, [])
+        labels.extend([label] * (label not in labels))
+    if len(used_by) == 1:
+        return next(iter(used_by))
+    return ", ".join(f"{default} ({' or '.join(labels)})" for default, labels in used_by.items())
 
 
 def estimator_class(task: str, ensemble: str, given: Mapping[str, Any]) -> type:
-    """The estimator for a task, once all parameters given are known to be its own."""
+    """The estimator for a task. Raise if a given parameter is not its own."""
     from pvtree.front import estimators
 
     if (task, ensemble) not in ESTIMATORS:
-        raise click.UsageError(f"--task {task} is not for --ensemble {ensemble}; use --ensemble gbdt.")
+        raise click.UsageError(f"--task {task} does not support --ensemble {ensemble}; use --ensemble gbdt.")
     estimator = ESTIMATORS[task, ensemble]
     for name in given:
         if name not in parameters_of(estimator):
             flag = f"--{name.replace('_', '-')}"
-            raise click.UsageError(f"{flag} means nothing to --task {task} --ensemble {ensemble}; leave it out.")
+            raise click.UsageError(f"{flag} does not apply to --task {task} --ensemble {ensemble}; leave it out.")
     kind: type = getattr(estimators, estimator)
     return kind
 
 
 def python_values(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What the estimator's constructor takes."""
+    """The arguments of the estimator's constructor."""
     values = dict(given)
     if values.get("max_features") == "none":
         values["max_features"] = None

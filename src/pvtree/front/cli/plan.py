@@ -1,4 +1,4 @@
-"""The command ``pvtree plan``: reads its options, measures this machine if need be, and prints the plan."""
+"""``pvtree plan``: reads its options, measures this machine if necessary, and prints the plan."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNITS = {"": 1.0, "b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12, "kib": 
 
 
 class Count(click.ParamType):
-    """A whole number, also written as 1e9 or 1_000_000."""
+    """A whole number, which may be written as 1e9 or 1_000_000."""
 
     name = "number"
 
@@ -26,52 +26,52 @@ class Count(click.ParamType):
                 return int(value) if isinstance(value, str) and value.replace("_", "").isdigit() else int(number)
         except (ValueError, OverflowError):
             pass
-        self.fail(f"{value!r} is no whole number; write 1000000, 1_000_000 or 1e6.", param, ctx)
+        self.fail(f"{value!r} is not a whole number; write 1000000, 1_000_000 or 1e6.", param, ctx)
 
 
 class Size(click.ParamType):
-    """Bytes, with a unit if one likes: 64GB."""
+    """Bytes, with an optional unit: 64GB."""
 
     name = "size"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> float:
         match = re.fullmatch(r"(\d+(?:\.\d+)?) *([a-z]*)", str(value).strip().lower())
         if match is None or match[2] not in UNITS:
-            self.fail(f"{value!r} is no size; write bytes, or for instance 64GB or 512MiB.", param, ctx)
+            self.fail(f"{value!r} is not a size; write a number of bytes, or 64GB or 512MiB.", param, ctx)
         return float(match[1]) * UNITS[match[2]]
 
 
 @click.command()
 @config_option
-@click.option("--rows", required=True, type=Count(), help="Rows of all machines together, such as 1e9.")
-@click.option("--attributes", required=True, type=Count(), help="Columns that trees may split by.")
-@click.option("--machines", default=8, show_default=True, type=Count(), help="Machines at hand.")
+@click.option("--rows", required=True, type=Count(), help="Rows on all machines together, such as 1e9.")
+@click.option("--attributes", required=True, type=Count(), help="Feature columns.")
+@click.option("--machines", default=8, show_default=True, type=Count(), help="Available machines.")
 @click.option("--network", default="1gbit", show_default=True, help="Rate of each machine's link, such as 10gbit.")
-@click.option("--latency", type=float, help="Seconds that a message takes one way; default 50e-6.")
-@click.option("--leaves", default=63, show_default=True, type=Count(), help="Leaves of a tree.")
-@click.option("--bins", default=255.0, show_default=True, help="Bins of the average attribute.")
-@click.option("--top-k", type=Count(), help="Names on a ballot; by default chosen by the rows of a leaf.")
-@click.option("--cores", default=1.0, show_default=True, help="Cores of each machine.")
-@click.option("--trees", default=100, show_default=True, type=Count(), help="Trees of the training.")
-@click.option("--memory-per-machine", type=Size(), help="What does not fit is not recommended; such as 64GB.")
-@click.option("--recalibrate", is_flag=True, help="Measure this machine again, about a minute.")
-@click.option("--no-calibrate", is_flag=True, help="Use the figures of a typical machine instead of this one's.")
-@click.option("--json", "as_json", is_flag=True, help="Print figures for programs.")
+@click.option("--latency", type=float, help="Seconds that a message takes one way; default: 50e-6.")
+@click.option("--leaves", default=63, show_default=True, type=Count(), help="Leaves per tree.")
+@click.option("--bins", default=255.0, show_default=True, help="Average number of bins per attribute.")
+@click.option("--top-k", type=Count(), help="Attributes that a worker votes for; default: chosen by the rows per leaf.")
+@click.option("--cores", default=1.0, show_default=True, help="Cores per machine.")
+@click.option("--trees", default=100, show_default=True, type=Count(), help="Trees to train.")
+@click.option("--memory-per-machine", type=Size(), help="Such as 64GB; strategies that need more are not recommended.")
+@click.option("--recalibrate", is_flag=True, help="Measure this machine again, which takes about a minute.")
+@click.option("--no-calibrate", is_flag=True, help="Use the speed of a typical machine; measure nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def plan(recalibrate: bool, no_calibrate: bool, as_json: bool, **options: Any) -> None:
-    """Tell what a tree costs on a cluster by each strategy, and which to take.
+    """Estimate what a tree costs on a cluster with each strategy, and recommend one.
 
-    Bytes and collectives come from the formulas that the ledger is tested against; seconds from those, the network and
-    a measurement of this machine, made once.
+    Bytes and collectives come from formulas that are tested against real trainings. Seconds follow from these, the
+    network, and a measurement of this machine, which is made once.
 
     \b
     pvtree plan --rows 1e9 --attributes 1200 --machines 8 --network 1gbit --leaves 63
     """
     if recalibrate and no_calibrate:
-        raise click.UsageError("--recalibrate and --no-calibrate exclude each other; leave one of them out.")
+        raise click.UsageError("--recalibrate and --no-calibrate exclude each other; use only one of them.")
     from pvtree.planning import calibration
     from pvtree.planning import plan as planning
 
-    # Wrong options are told at once, not after a minute.
+    # Reports wrong options at once, not after a minute of measuring.
     planning.plan(**options, speeds=calibration.TYPICAL)
     speeds = calibration.TYPICAL if no_calibrate else calibration.speeds(recalibrate, tell)
     found = planning.plan(**options, speeds=speeds)
@@ -79,7 +79,7 @@ def plan(recalibrate: bool, no_calibrate: bool, as_json: bool, **options: Any) -
 
 
 def tell(text: str) -> None:
-    """Progress, on one line of a terminal."""
+    """Show progress, on one line of a terminal."""
     if sys.stderr.isatty():
         click.echo(f"\r\x1b[Kpvtree: {text}", nl=False, err=True)
     else:

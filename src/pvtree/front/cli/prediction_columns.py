@@ -1,4 +1,4 @@
-"""What a model answers about rows: values, classes, probabilities, raw scores, leaves or contributions, with names."""
+"""Columns of a table of predictions: values, classes, probabilities, raw scores, leaves or contributions."""
 
 from __future__ import annotations
 
@@ -16,40 +16,44 @@ KINDS = ("prediction", "proba", "raw", "leaf", "contrib")
 
 
 @dataclass(frozen=True)
-class Answer:
-    """Columns of a table of predictions."""
+class PredictionColumns:
+    """The names of the columns, and the function that fills them."""
 
     names: list[str]
-    of_rows: Callable[[np.ndarray], np.ndarray]  # encoded rows -> (n,) for one name, (n, n_names) for more
+    predict: Callable[[np.ndarray], np.ndarray]  # encoded rows -> (n,) for one name, (n, n_names) for more
 
 
-def answer(model: Model, kind: str, n_iterations: int | None = None, n_threads: int = 1) -> Answer:
-    """``kind`` is one of KINDS; "prediction" is a class where the model knows classes, else a value."""
+def prediction_columns(
+    model: Model, kind: str, n_iterations: int | None = None, n_threads: int = 1
+) -> PredictionColumns:
+    """The columns of one of KINDS. "prediction" is a class if the model has classes, otherwise a value."""
     how: dict[str, Any] = {"n_iterations": n_iterations, "n_threads": n_threads}
     if kind == "leaf":
         step = model.trees_per_iteration
         n_trees = len(model.trees) if n_iterations is None else min(n_iterations * step, len(model.trees))
-        return Answer([f"leaf_{t}" for t in range(n_trees)], lambda X: model.predict_leaf(X, **how))
+        return PredictionColumns([f"leaf_{t}" for t in range(n_trees)], lambda X: model.predict_leaf(X, **how))
     if kind == "contrib":
         columns = [*model.column_names(NUMBERED), "expected"]
         names = [f"{of}{column}" for of in _prefixes(model, model.n_outputs) for column in columns]
-        return Answer(names, lambda X: model.predict_contrib(X, **how))
+        return PredictionColumns(names, lambda X: model.predict_contrib(X, **how))
     if kind == "raw":
         names = [f"raw_{name}" for name in _output_names(model)] if model.n_outputs > 1 else ["raw"]
-        return Answer(names, lambda X: _flat(model.predict_raw(X, **how)))
+        return PredictionColumns(names, lambda X: _flat(model.predict_raw(X, **how)))
     classes = class_labels(model)
     if kind == "proba":
         if classes is None:
             raise InvalidParameterError(
-                f"The model predicts values ({model.objective}), which have no probabilities; leave proba out."
+                f"The model predicts values ({model.objective}), which have no probabilities; leave --proba out."
             )
-        return Answer(
+        return PredictionColumns(
             [f"proba_{label}" for label in classes], lambda X: probabilities(model, model.predict_raw(X, **how))
         )
     if classes is None:
-        return Answer(["prediction"], lambda X: model.predict_raw(X, **how)[:, 0])
+        return PredictionColumns(["prediction"], lambda X: model.predict_raw(X, **how)[:, 0])
     labels = np.asarray(classes)
-    return Answer(["prediction"], lambda X: labels[probabilities(model, model.predict_raw(X, **how)).argmax(axis=1)])
+    return PredictionColumns(
+        ["prediction"], lambda X: labels[probabilities(model, model.predict_raw(X, **how)).argmax(axis=1)]
+    )
 
 
 def _flat(raw: np.ndarray) -> np.ndarray:
@@ -57,7 +61,7 @@ def _flat(raw: np.ndarray) -> np.ndarray:
 
 
 def class_labels(model: Model) -> Sequence[Scalar] | None:
-    """The classes in the order of the probabilities; None for a model of values. Models of LightGBM's know numbers."""
+    """The classes in the order of the probabilities, or None. LightGBM's models have only numbers for classes."""
     if model.classes is not None:
         return model.classes
     n_classes = {"binary": 2, "multiclass": model.n_outputs}.get(model.objective)
@@ -65,7 +69,7 @@ def class_labels(model: Model) -> Sequence[Scalar] | None:
 
 
 def probabilities(model: Model, raw: np.ndarray) -> np.ndarray:
-    """(n_rows, n_classes). Scores of a user's own objective are taken as fit takes them: log-odds, or softmax's."""
+    """Probabilities, (n_rows, n_classes). A custom objective gives log-odds or inputs of softmax, as in fit."""
     from pvtree.objectives.losses import class_probabilities
 
     if model.ensemble == "forest" and model.objective == "classification":

@@ -1,4 +1,4 @@
-"""Tables of predictions out, block after block: CSV, Parquet or npy, which appear when they are complete."""
+"""Write tables of predictions block by block, as CSV, Parquet or npy. A file appears when it is complete."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ MUST_BE_QUOTED = set('",\n\r')
 
 @contextlib.contextmanager
 def prediction_file(path: str, names: Sequence[str]) -> Iterator[Write]:
-    """Gives a function that adds rows; by the suffix of ``path``; "-" is standard output, which gets CSV."""
+    """Yield a function that adds rows. The suffix of ``path`` tells the format; "-" is CSV on standard output."""
     is_stream = path == STANDARD_OUTPUT or is_pipe_or_device(path)
     kind = Path(path).suffix.lower().lstrip(".") or ("csv" if is_stream else "")
     if kind not in WRITERS:
         raise InvalidParameterError(
-            f"The suffix of {path} does not tell how to write it; name it with .csv, .tsv, .parquet or .npy, or give -."
+            f"The suffix of {path} is not a format of predictions; use .csv, .tsv, .parquet or .npy, or - for CSV on "
+            "standard output."
         )
     if kind != "npy":
         load_pyarrow()
@@ -65,7 +66,7 @@ def _csv(file: BinaryIO, names: list[str], delimiter: str = ",") -> Iterator[Wri
     has_head = False
 
     def write_head() -> None:
-        """With the first rows: what is wrong with the data is found out before, and standard output stays empty."""
+        """Write the header with the first rows, so that standard output stays empty if the data is wrong."""
         nonlocal has_head
         if not has_head:
             head = io.StringIO()
@@ -75,7 +76,7 @@ def _csv(file: BinaryIO, names: list[str], delimiter: str = ",") -> Iterator[Wri
 
     def write(block: np.ndarray) -> None:
         table = _arrow_table(block, names)
-        # Arrow either puts every text in quotes or none: plain words look better without.
+        # Arrow quotes either every text or none, and plain words look better without quotes.
         texts = set(np.unique(block).tolist()) if block.dtype.kind in "OU" else set()
         style = "needed" if any({*MUST_BE_QUOTED, delimiter} & set(str(text)) for text in texts) else "none"
         options = arrow_csv.WriteOptions(include_header=False, delimiter=delimiter, quoting_style=style)
@@ -85,7 +86,7 @@ def _csv(file: BinaryIO, names: list[str], delimiter: str = ",") -> Iterator[Wri
         file.write(lines.getbuffer())
 
     yield write
-    write_head()  # of a table without rows
+    write_head()  # if there were no rows
 
 
 @contextlib.contextmanager
@@ -112,12 +113,12 @@ def _parquet(file: BinaryIO, names: list[str]) -> Iterator[Write]:
             writer.close()
     finally:
         if writer is not None:
-            writer.is_open = False  # else it would try to end the file of a failure once more when it is let go
+            writer.is_open = False  # after a failure, keeps its destructor from completing the file
 
 
 @contextlib.contextmanager
 def _npy(file: BinaryIO, names: list[str]) -> Iterator[Write]:
-    """numpy leaves room in the header, so the number of rows can be put in at the end."""
+    """numpy pads the header, so the number of rows can be filled in at the end."""
     blocks: dict[str, Any] = {"rows": 0, "like": None}
 
     def head() -> None:
@@ -149,7 +150,7 @@ def _arrow_table(block: np.ndarray, names: list[str]) -> Any:
 
 
 class _AsText(io.RawIOBase):
-    """Bytes for a standard output that takes text only, as in tests and notebooks."""
+    """Takes bytes for a standard output that accepts text only, as in tests and notebooks."""
 
     def __init__(self, text: Any) -> None:
         self.text = text

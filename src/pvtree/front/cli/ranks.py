@@ -1,4 +1,4 @@
-"""Under mpiexec: how many ranks there are, and one error of theirs that is told once."""
+"""Commands under mpiexec: how many ranks there are, and how they report an error once."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from pvtree.comm.mpi import MPICommunicator
 
 SIZE_VARIABLES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS")
-AGREE_SECONDS = 0.6  # for all ranks to come to the same error; those that only hear of it wait longer to speak
+AGREE_SECONDS = 0.6  # limit for all ranks to raise the same error; ranks that only hear of it wait longer to speak
 
 
 def n_ranks() -> int:
-    """How many ranks mpiexec has started; 1 without it."""
+    """How many ranks mpiexec has started; 1 without mpiexec."""
     sizes = [int(os.environ[name]) for name in SIZE_VARIABLES if os.environ.get(name, "").isdigit()]
-    if not sizes and "PMIX_RANK" in os.environ:  # tells that there are ranks, but not how many
+    if not sizes and "PMIX_RANK" in os.environ:  # there are ranks, but PMIx does not say how many
         from pvtree.comm.mpi import load_mpi
 
         return int(load_mpi().COMM_WORLD.size)
@@ -30,27 +30,27 @@ def n_ranks() -> int:
 
 
 def refuse_ranks(command: str) -> None:
-    """Of a command that works in one process."""
+    """Raise if a command that runs in one process was started by mpiexec."""
     if n_ranks() > 1:
-        raise click.UsageError(f"pvtree {command} works in one process; start it without mpiexec.")
+        raise click.UsageError(f"pvtree {command} runs in one process; start it without mpiexec.")
 
 
 def on_mpi(work: Callable[[Communicator], None], timeout: float) -> None:
-    """Run ``work(comm)`` on all ranks. One of them tells of wrong input in a sentence; else it is as with mpi.run."""
+    """Run ``work(comm)`` on all ranks like ``mpi.run``, but let one rank report wrong input in one sentence."""
     from pvtree.comm import mpi
 
-    def attempt(line: MPICommunicator) -> PvtreeError | None:
-        """``line`` stays whole when the training's own communicator breaks, so ranks can still meet on it."""
+    def attempt(outer: MPICommunicator) -> PvtreeError | None:
+        """The outer communicator still works when the training's own one is broken, so ranks can meet on it."""
         try:
             with mpi.MPICommunicator(timeout=timeout) as comm:
                 work(comm)
         except CommunicationError:
             raise
         except PvtreeError as error:
-            line.timeout = AGREE_SECONDS
+            outer.timeout = AGREE_SECONDS
             try:
-                line.leave()
-            except CommunicationError:  # this rank alone has failed: the others wait for it, or hear of it
+                outer.leave()
+            except CommunicationError:  # only this rank has failed
                 click.echo(f"Error: {error}", err=True)
                 sleep(mpi.OUTPUT_SECONDS)
                 mpi.load_mpi().COMM_WORLD.Abort(2)

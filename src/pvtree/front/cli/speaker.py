@@ -1,4 +1,4 @@
-"""Which of the ranks that mpiexec has started speaks for all; known without MPI, which may not have started."""
+"""Which rank prints for all. Found without MPI, which may not have started."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ RANK_VARIABLES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
 
 
 def is_speaker() -> bool:
-    """Whether this rank tells what all ranks know."""
+    """Whether this rank prints what all ranks know."""
     return all(os.environ.get(name, "0") == "0" for name in RANK_VARIABLES)

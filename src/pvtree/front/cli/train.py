@@ -1,4 +1,4 @@
-"""``pvtree train``: on files, in this process or on all ranks that mpiexec has started."""
+"""``pvtree train``: trains on files, in this process or on all ranks that mpiexec has started."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Order:
-    """What the user asked ``train`` for, beside the estimator's parameters."""
+class TrainOptions:
+    """The options of ``train`` other than the estimator's parameters."""
 
     data: str
     task: str
@@ -49,21 +49,25 @@ class Order:
 @config_option
 @data_options
 @column_options
-@click.option("--valid", type=PATH, metavar="PATH", help="Rows to evaluate on, with the same columns.")
-@click.option("--task", required=True, type=click.Choice(TASKS), help="What is predicted.")
-@click.option("--ensemble", default="gbdt", show_default=True, type=click.Choice(ENSEMBLES), help="What is trained.")
+@click.option("--valid", type=PATH, metavar="PATH", help="Files of rows to evaluate on, with the same columns.")
+@click.option("--task", required=True, type=click.Choice(TASKS), help="What to predict.")
+@click.option("--ensemble", default="gbdt", show_default=True, type=click.Choice(ENSEMBLES), help="What to train.")
 @click.option(
     "--model",
     default="model.json",
     show_default=True,
     type=PATH,
     metavar="FILE",
-    help="Where the model is written.",
+    help="The model file to write.",
 )
-@click.option("--eval-metric", multiple=True, metavar="NAME", help="What is measured on --valid; may be repeated.")
-@click.option("--checkpoint", type=PATH, metavar="DIR", help="Where the training is kept, to go on from after a crash.")
+@click.option("--eval-metric", multiple=True, metavar="NAME", help="A metric to measure on --valid. May be repeated.")
+@click.option("--checkpoint", type=PATH, metavar="DIR", help="Save checkpoints here, and resume from the last one.")
 @click.option(
-    "--checkpoint-freq", default=10, show_default=True, type=click.IntRange(min=1), help="Every how many iterations."
+    "--checkpoint-freq",
+    default=10,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Iterations between checkpoints.",
 )
 @click.option(
     "--timeout",
@@ -74,87 +78,87 @@ class Order:
 )
 @click.option("--quiet", "-q", is_flag=True, help="Show no progress and no summary.")
 @parameter_options
-def train(quiet: bool, **options: Any) -> None:
+def train(quiet: bool, **values: Any) -> None:
     """Train on Parquet, CSV or libsvm files and write the model.
 
-    Parquet and CSV files are read in a stream. Under mpiexec all ranks train together, each on some of the rows:
+    Parquet and CSV files are streamed. Under mpiexec all ranks train together, each on a part of the rows:
 
     \b
     mpiexec -n 8 pvtree train --data DIR --label y --task regression
     """
-    order = Order(**{name: options.pop(name) for name in Order.__dataclass_fields__})
-    given = {name: value for name, value in options.items() if value is not None}
-    kind = estimator_class(order.task, order.ensemble, given)
+    options = TrainOptions(**{name: values.pop(name) for name in TrainOptions.__dataclass_fields__})
+    given = {name: value for name, value in values.items() if value is not None}
+    kind = estimator_class(options.task, options.ensemble, given)
     if quiet:
         given["verbosity"] = 0
     size = n_ranks()
     if size > 1 and given.get("tree_learner") == "serial":
         raise click.UsageError(
-            f"mpiexec has started {size} ranks, but tree learner 'serial' trains on one; "
-            "leave --tree-learner out for the model of one machine, or use voting for the least traffic."
+            f"mpiexec has started {size} ranks, but --tree-learner serial trains on one; "
+            "leave it out for the model of one machine, or use voting for the least traffic."
         )
     if size > 1 and "n_workers" in given:
-        raise click.UsageError("--workers makes virtual machines in one process; leave it out under mpiexec.")
+        raise click.UsageError("--workers creates virtual machines in one process; leave it out under mpiexec.")
     if size > 1:
-        on_mpi(lambda comm: run_training(order, kind, given, quiet, comm), order.timeout)
+        on_mpi(lambda comm: run_training(options, kind, given, quiet, comm), options.timeout)
     else:
         from pvtree.comm import Solo
 
-        run_training(order, kind, given, quiet, Solo())
+        run_training(options, kind, given, quiet, Solo())
 
 
-def run_training(order: Order, kind: type, given: dict[str, Any], quiet: bool, comm: Communicator) -> None:
-    """What every rank does; worker 0 writes the model and tells about it."""
+def run_training(options: TrainOptions, kind: type, given: dict[str, Any], quiet: bool, comm: Communicator) -> None:
+    """Train on every rank; worker 0 writes the model and prints a summary."""
     from pvtree.comm.agreement import all_or_none, share
 
     began = perf_counter()
 
     def prepare() -> tuple[Any, FileRows, FileRows | None]:
         if comm.rank == 0:
-            check_output(order.model, order.data, order.valid)
-            check_target(order.model)
+            check_output(options.model, options.data, options.valid)
+            check_target(options.model)
         estimator = kind(**python_values(given))
-        return estimator, *read_files(order, comm)
+        return estimator, *read_files(options, comm)
 
     estimator, rows, valid = all_or_none(prepare, comm)
-    arguments: dict[str, Any] = {"checkpoint": order.checkpoint, "checkpoint_freq": order.checkpoint_freq}
-    if order.task == "ranking":
+    arguments: dict[str, Any] = {"checkpoint": options.checkpoint, "checkpoint_freq": options.checkpoint_freq}
+    if options.task == "ranking":
         arguments["qid"] = rows.qid
     if valid is not None:
         arguments["eval_set"] = [(valid.X, valid.y)]
-        arguments["eval_metric"] = list(order.eval_metric) or None
-        if order.weight is not None:
+        arguments["eval_metric"] = list(options.eval_metric) or None
+        if options.weight is not None:
             arguments["eval_sample_weight"] = [valid.weight]
-        if order.task == "ranking":
+        if options.task == "ranking":
             arguments["eval_qid"] = [valid.qid]
-    estimator.fit(rows.X, rows.y, rows.weight, comm=comm, timeout=order.timeout, **arguments)
+    estimator.fit(rows.X, rows.y, rows.weight, comm=comm, timeout=options.timeout, **arguments)
     n_rows = sum(share(len(rows), comm))
-    all_or_none(lambda: estimator.model_.save(order.model) if comm.rank == 0 else None, comm)
+    all_or_none(lambda: estimator.model_.save(options.model) if comm.rank == 0 else None, comm)
     if comm.rank == 0 and not quiet:
-        click.echo(summary(estimator, order, n_rows, comm.size, perf_counter() - began))
+        click.echo(summary(estimator, options, n_rows, comm.size, perf_counter() - began))
 
 
-def read_files(order: Order, comm: Communicator) -> tuple[FileRows, FileRows | None]:
-    """This rank's rows to train on, and those to evaluate on, read as the same columns."""
+def read_files(options: TrainOptions, comm: Communicator) -> tuple[FileRows, FileRows | None]:
+    """This rank's rows to train on and to evaluate on, with the same columns."""
     from pvtree.reading.files import expected_as, read_rows
 
-    place = order.place(order.data)
-    check_label(place, order.label)
-    is_ranking, names = order.task == "ranking", (order.label, order.weight, order.qid)
-    lacks_queries = is_ranking and order.qid is None and place.format != "libsvm"
-    if lacks_queries or (order.qid is not None and not is_ranking):
-        raise InvalidParameterError("--task ranking needs --qid COLUMN, and no other task takes it.")
+    place = options.place(options.data)
+    check_label(place, options.label)
+    is_ranking, names = options.task == "ranking", (options.label, options.weight, options.qid)
+    lacks_queries = is_ranking and options.qid is None and place.format != "libsvm"
+    if lacks_queries or (options.qid is not None and not is_ranking):
+        raise InvalidParameterError("--task ranking needs --qid COLUMN, and no other task accepts it.")
     rows = read_rows(place, *names, rank=comm.rank, size=comm.size)
     if is_ranking and rows.qid is None and len(rows):
-        raise InvalidParameterError(f"{place.path} has no qid:, which --task ranking needs; write it after the labels.")
-    if order.valid is None:
+        raise InvalidParameterError(f"{place.path} has no qid:, which --task ranking needs; add it after the labels.")
+    if options.valid is None:
         return rows, None
-    valid = read_rows(order.place(order.valid), *names, expected_as(rows), comm.rank, comm.size)
+    valid = read_rows(options.place(options.valid), *names, expected_as(rows), comm.rank, comm.size)
     return rows, valid
 
 
 def check_target(path: str) -> None:
-    """Before training, not after it: whether the model can be written."""
+    """Raise, before training, if the model cannot be written."""
     folder = Path(path).absolute().parent
     if path == "-" or Path(path).is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
         raise InvalidParameterError(
@@ -162,21 +166,21 @@ def check_target(path: str) -> None:
         )
 
 
-def summary(estimator: Any, order: Order, n_rows: int, n_ranks: int, seconds: float) -> str:
+def summary(estimator: Any, options: TrainOptions, n_rows: int, n_ranks: int, seconds: float) -> str:
     from pvtree.parameters.params import learner_for
 
     model, n_workers = estimator.model_, n_ranks if n_ranks > 1 else estimator.n_workers
     learner = learner_for(estimator.tree_learner, n_workers)
     workers = "" if learner == "serial" else f" by {learner} on {n_workers} worker{'s' * (n_workers > 1)}"
     lines = [
-        f"{len(model.trees)} trees of {n_rows:,} rows x {model.n_features} columns{workers} in {seconds:.1f} s "
+        f"{len(model.trees)} trees on {n_rows:,} rows x {model.n_features} columns{workers} in {seconds:.1f} s "
         f"(binning {estimator.timings_['binning']:.1f} s, training {estimator.timings_['training']:.1f} s)"
     ]
     for metrics in estimator.evals_result_.values():
         at = (estimator.best_iteration_ or model.n_iterations) - 1
         shown = ", ".join(f"{name} {values[min(at, len(values) - 1)]:.6g}" for name, values in metrics.items())
-        lines.append(f"{order.valid}: {shown} after iteration {at + 1}")
+        lines.append(f"{options.valid}: {shown} after iteration {at + 1}")
     if n_workers > 1:
         lines.append(str(estimator.traffic_).splitlines()[0])
-    lines.append(f"model written to {order.model}")
+    lines.append(f"model written to {options.model}")
     return "\n".join(lines)

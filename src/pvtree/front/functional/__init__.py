@@ -1,4 +1,4 @@
-"""LightGBM's functional interface: Dataset, train, cv and Booster, a thin layer over the estimators."""
+"""LightGBM's functional interface, a thin layer over the estimators: Dataset, train, cv and Booster."""
 
 from pvtree.front.functional.booster import Booster
 from pvtree.front.functional.cross_validation import CVBooster, cv

@@ -25,10 +25,32 @@ _LIGHTGBM_BEGINS = "tree"  # the first line of LightGBM's text models
 
 @public
 class Booster:
-    """A model, from a training or from a file: pvtree's own, or a text model of LightGBM's.
+    """A trained model, from ``train`` or from a file.
 
-    A training that stops early keeps the trees up to ``best_iteration`` only, so that predictions need no
-    ``num_iteration``. ``model_`` is the ``pvtree.Model``.
+    A training that stops early keeps only the trees up to ``best_iteration``, so predictions need no
+    ``num_iteration``.
+
+    Parameters
+    ----------
+    params : dict or None, default=None
+        Kept as the attribute ``params``.
+    train_set : None
+        Not supported; call ``pvtree.train`` to train a booster.
+    model_file : path or None, default=None
+        A model file of pvtree, or a text model of LightGBM.
+    model_str : str or None, default=None
+        The content of such a file. Exactly one of ``model_file`` and ``model_str`` must be given.
+
+    Attributes
+    ----------
+    model_ : Model
+        The model.
+    best_iteration : int
+        The number of iterations kept by early stopping; 0 without it.
+    best_score : dict
+        The metrics at the best iteration, by evaluation set.
+    evals_result : dict
+        The metrics of every iteration, by evaluation set.
     """
 
     def __init__(
@@ -40,7 +62,7 @@ class Booster:
     ) -> None:
         if train_set is not None or (model_file is None) == (model_str is None):
             raise InvalidParameterError(
-                "A Booster is made of model_file or model_str; to train one, call pvtree.train(params, train_set)."
+                "Booster needs either model_file or model_str; to train one, call pvtree.train(params, train_set)."
             )
         self.params = dict(params or {})
         self.best_iteration = 0
@@ -70,11 +92,26 @@ class Booster:
         num_threads: int | None = None,
         **others: Any,
     ) -> Any:
-        """Values, or probabilities: (n,) of the second of two classes, (n, n_classes) of more.
+        """Predict values, or probabilities: (n,) of the second of two classes, (n, n_classes) of more.
 
-        ``num_iteration`` of 0 or less are all, a ``start_iteration`` below 0 is 0. ``pred_leaf`` gives the number of
-        each tree's leaf, ``pred_contrib`` SHAP values, which are sparse if the data is. LightGBM's other arguments are
-        taken where they ask for what is done anyway.
+        Parameters
+        ----------
+        data : array-like, table or Dataset
+            The rows: any X that estimators accept.
+        start_iteration : int, default=0
+            The first iteration to use. Below 0 is 0.
+        num_iteration : int or None, default=None
+            How many iterations to use. None, 0 or less for all.
+        raw_score : bool, default=False
+            Predict raw scores.
+        pred_leaf : bool, default=False
+            Predict the number of the row's leaf in each tree.
+        pred_contrib : bool, default=False
+            Predict SHAP values, sparse if the data is sparse.
+        num_threads : int or None, default=None
+            The number of threads. None for all cores.
+        **others
+            LightGBM's other arguments, if they ask for what pvtree does anyway.
         """
         check_others(others, OF_LIGHTGBM, Booster.predict)
         kind = {"raw_score": raw_score, "pred_leaf": pred_leaf, "pred_contrib": pred_contrib}
@@ -96,21 +133,22 @@ class Booster:
     def save_model(
         self, filename: str | os.PathLike[str], num_iteration: int | None = None, start_iteration: int = 0
     ) -> Booster:
-        """Write pvtree's model file, whatever the suffix; ``model_.export_lightgbm`` writes LightGBM's."""
-        self._part(num_iteration, start_iteration).save(filename)
+        """Write a model file of pvtree, whatever the suffix; ``model_.export_lightgbm`` writes LightGBM's format."""
+        self._trees_of(num_iteration, start_iteration).save(filename)
         return self
 
     def model_to_string(self, num_iteration: int | None = None, start_iteration: int = 0) -> str:
-        return self._part(num_iteration, start_iteration).to_json()
+        """The text of a model file of pvtree."""
+        return self._trees_of(num_iteration, start_iteration).to_json()
 
     def dump_model(self, num_iteration: int | None = None, start_iteration: int = 0) -> dict[str, Any]:
-        """What a model file holds."""
+        """The content of a model file of pvtree as a dictionary."""
         parsed: dict[str, Any] = json.loads(self.model_to_string(num_iteration, start_iteration))
         return parsed
 
     def feature_importance(self, importance_type: str = "split", iteration: int | None = None) -> np.ndarray:
-        """How often each feature splits, or the sum of its "gain"."""
-        importance = self._part(iteration).feature_importance(importance_type)
+        """The number of splits per feature ("split"), or their total gain ("gain")."""
+        importance = self._trees_of(iteration).feature_importance(importance_type)
         return importance.astype(np.int64) if importance_type == "split" else importance
 
     def feature_name(self) -> list[str]:
@@ -128,8 +166,8 @@ class Booster:
     def current_iteration(self) -> int:
         return self.model_.n_iterations
 
-    def _part(self, num_iteration: int | None = None, start_iteration: int = 0) -> Model:
-        """The model with the trees of some iterations."""
+    def _trees_of(self, num_iteration: int | None = None, start_iteration: int = 0) -> Model:
+        """The model with the trees of some iterations only."""
         asked = checked_range(start_iteration, num_iteration)
         first, end = self.model_._tree_range(**asked)
         return replace(self.model_, trees=self.model_.trees[first:end], init_score=self.model_._base(asked["start"]))
@@ -140,7 +178,7 @@ def _read(path: str | os.PathLike[str]) -> Model:
         with open(path, "rb") as file:
             is_lightgbm = file.read(len(_LIGHTGBM_BEGINS)) == _LIGHTGBM_BEGINS.encode()
     except OSError:
-        is_lightgbm = False  # Model.load says what is wrong with it
+        is_lightgbm = False  # Model.load reports what is wrong
     return Model.from_lightgbm(path) if is_lightgbm else Model.load(path)
 
 

@@ -1,4 +1,4 @@
-"""cv(params, train_set): a training for each fold, and the mean of their metrics after every iteration."""
+"""cv(params, train_set): one training per fold, and the means of their metrics after every iteration."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ import numpy as np
 from pvtree.errors import InvalidParameterError, public
 from pvtree.front.functional.booster import Booster
 from pvtree.front.functional.dataset import Dataset
-from pvtree.front.functional.training import FAMILY, Asked, read_params, run
+from pvtree.front.functional.training import FAMILY, ParsedParams, read_params, run
 from pvtree.training.callbacks import CallbackEnv, EarlyStopException, early_stopping
 
 
 @public
 class CVBooster:
-    """The boosters of the folds; ``predict`` and the other methods of a Booster give a list, one of each."""
+    """The boosters of all folds."""
 
     def __init__(self, boosters: Sequence[Booster], best_iteration: int) -> None:
         self.boosters, self.best_iteration = list(boosters), best_iteration
 
     def predict(self, data: Any, **arguments: Any) -> list[np.ndarray]:
+        """The predictions of each booster; ``arguments`` are those of ``Booster.predict``."""
         return [booster.predict(data, **arguments) for booster in self.boosters]
 
 
@@ -44,24 +45,61 @@ def cv(
     eval_train_metric: bool = False,
     return_cvbooster: bool = False,
 ) -> dict[str, Any]:
-    """{"valid l2-mean": [value of each iteration], "valid l2-stdv": ...} over the folds.
+    """Cross-validate: train on each fold, and average the metrics over the folds.
 
-    ``folds`` is a splitter of scikit-learn's or a list of (rows to train on, rows to evaluate on). All folds train all
-    iterations; callbacks are shown the means afterwards, and early stopping cuts the results and the boosters.
+    All folds train all iterations. Callbacks see the means afterwards, and early stopping cuts results and boosters.
+
+    Parameters
+    ----------
+    params : mapping
+        Parameters by LightGBM's, XGBoost's or pvtree's names.
+    train_set : Dataset
+        The rows of all folds.
+    num_boost_round : int, default=100
+        The number of iterations. At least 1. ``params`` takes precedence.
+    folds : splitter or list or None, default=None
+        A splitter of scikit-learn, or a list of (rows to train on, rows to evaluate on). None for ``nfold`` folds.
+    nfold : int, default=5
+        The number of folds. At least 2.
+    stratified : bool, default=True
+        Whether each fold has the classes in equal shares.
+    shuffle : bool, default=True
+        Whether rows are shuffled first.
+    metrics : str or list or None, default=None
+        Metrics that replace those of ``params``.
+    feval : callable or list or None, default=None
+        Custom metrics, as in ``train``.
+    init_model : Booster or path or None, default=None
+        A model to continue from.
+    fpreproc : None
+        Not supported.
+    seed : int, default=0
+        The seed of the shuffle.
+    callbacks : list or None, default=None
+        Callbacks, as in ``train``.
+    eval_train_metric : bool, default=False
+        Whether to measure the training rows too.
+    return_cvbooster : bool, default=False
+        Whether the result holds the boosters, as "cvbooster".
+
+    Returns
+    -------
+    dict
+        ``{"valid l2-mean": [value of each iteration], "valid l2-stdv": ...}``.
     """
     if fpreproc is not None:
-        raise InvalidParameterError("fpreproc is not known to pvtree; prepare the rows of each fold and pass folds.")
+        raise InvalidParameterError("fpreproc is not supported; prepare the rows of each fold and pass folds.")
     params = dict(params)
     if metrics is not None:
         params = {name: value for name, value in params.items() if name not in ("metric", "metrics")}
         params["metric"] = metrics
-    asked = read_params(params, FAMILY, n_estimators=num_boost_round)
-    rounds = asked.estimator.early_stopping_rounds
+    parsed = read_params(params, FAMILY, n_estimators=num_boost_round)
+    rounds = parsed.estimator.early_stopping_rounds
     after, before = _split(callbacks)
     if rounds:
         after.append(early_stopping(rounds, verbose=False))
     boosters, histories = [], []
-    for chosen, held in _folds(asked, train_set, folds, nfold, stratified, shuffle, seed):
+    for chosen, held in _folds(parsed, train_set, folds, nfold, stratified, shuffle, seed):
         own = read_params(params, FAMILY, n_estimators=num_boost_round)
         booster, history = _one_fold(
             own, train_set.subset(chosen), train_set.subset(held), feval, init_model, before, eval_train_metric
@@ -69,34 +107,45 @@ def cv(
         boosters.append(booster)
         histories.append(history)
     means = [_mean(results) for results in zip(*histories, strict=True)]
-    n_kept = _watch(after, means)
-    found: dict[str, Any] = {}
-    for results in means[:n_kept]:
-        for name, metric, mean, _, deviation in results:
-            found.setdefault(f"{name} {metric}-mean", []).append(mean)
-            found.setdefault(f"{name} {metric}-stdv", []).append(deviation)
+    n_kept = _run_callbacks(after, means)
+    averages = _by_metric(means[:n_kept])
     if return_cvbooster:
-        found["cvbooster"] = CVBooster([_cut(booster, n_kept) for booster in boosters], n_kept)
-    return found
+        averages["cvbooster"] = CVBooster([_cut(booster, n_kept) for booster in boosters], n_kept)
+    return averages
+
+
+def _by_metric(means: Sequence[Sequence[tuple[Any, ...]]]) -> dict[str, Any]:
+    averages: dict[str, Any] = {}
+    for results in means:
+        for name, metric, mean, _, deviation in results:
+            averages.setdefault(f"{name} {metric}-mean", []).append(mean)
+            averages.setdefault(f"{name} {metric}-stdv", []).append(deviation)
+    return averages
 
 
 def _one_fold(
-    asked: Asked, train: Dataset, valid: Dataset, feval: Any, init_model: Any, before: list[Any], with_train: bool
+    parsed: ParsedParams,
+    train: Dataset,
+    valid: Dataset,
+    feval: Any,
+    init_model: Any,
+    before: list[Any],
+    with_train: bool,
 ) -> tuple[Booster, list[list[tuple[Any, ...]]]]:
-    """The booster, and the results of every iteration."""
+    """The booster of one fold, and the results of every iteration."""
     history: list[list[tuple[Any, ...]]] = []
 
     def record(env: CallbackEnv) -> None:
         history.append([tuple(result) for result in env.evaluation_result_list])
 
-    asked.estimator.set_params(early_stopping_rounds=None)
+    parsed.estimator.set_params(early_stopping_rounds=None)
     sets, names = ([train, valid], ["train", "valid"]) if with_train else ([valid], ["valid"])
-    estimator = run(asked, train, sets, names, feval, init_model=init_model, callbacks=[*before, record])
+    estimator = run(parsed, train, sets, names, feval, init_model=init_model, callbacks=[*before, record])
     return Booster.of(estimator), history
 
 
 def _mean(results: Sequence[Sequence[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
-    """(set, metric, mean, is higher better, standard deviation) of an iteration, from those of every fold."""
+    """(set, metric, mean, is higher better, standard deviation) of one iteration, given the results of every fold."""
     means = []
     for of_folds in zip(*results, strict=True):
         name, metric, _, higher = of_folds[0]
@@ -105,8 +154,8 @@ def _mean(results: Sequence[Sequence[tuple[Any, ...]]]) -> list[tuple[Any, ...]]
     return means
 
 
-def _watch(callbacks: Sequence[Any], means: Sequence[list[Any]]) -> int:
-    """How many iterations are kept."""
+def _run_callbacks(callbacks: Sequence[Any], means: Sequence[list[Any]]) -> int:
+    """Show the callbacks all means; return how many iterations early stopping keeps."""
     for iteration, results in enumerate(means):
         try:
             for callback in callbacks:
@@ -117,14 +166,14 @@ def _watch(callbacks: Sequence[Any], means: Sequence[list[Any]]) -> int:
 
 
 def _split(callbacks: Any) -> tuple[list[Any], list[Any]]:
-    """Those that see the means, in LightGBM's order, and those that change the training of each fold."""
+    """Callbacks that see the means, in LightGBM's order, and callbacks that change the training of each fold."""
     given = sorted(callbacks or [], key=lambda callback: getattr(callback, "order", -1))
     before = [callback for callback in given if getattr(callback, "before_iteration", False)]
     return [callback for callback in given if callback not in before], before
 
 
 def _folds(
-    asked: Asked, data: Dataset, folds: Any, nfold: int, stratified: bool, shuffle: bool, seed: int
+    parsed: ParsedParams, data: Dataset, folds: Any, nfold: int, stratified: bool, shuffle: bool, seed: int
 ) -> Iterable[tuple[np.ndarray, np.ndarray]]:
     from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 
@@ -133,7 +182,7 @@ def _folds(
         return list(folds.split(data.data, data.label, queries)) if hasattr(folds, "split") else list(folds)
     if queries is not None:
         return list(GroupKFold(nfold).split(data.data, groups=queries))
-    kind = StratifiedKFold if stratified and asked.task in ("binary", "multiclass") else KFold
+    kind = StratifiedKFold if stratified and parsed.task in ("binary", "multiclass") else KFold
     return list(kind(nfold, shuffle=shuffle, random_state=seed if shuffle else None).split(data.data, data.label))
 
 

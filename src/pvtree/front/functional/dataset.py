@@ -1,4 +1,4 @@
-"""Rows with their labels, weights and queries, as LightGBM's functions take them. Nothing is read before training."""
+"""Rows with their labels, weights and queries, as LightGBM's functions expect them. Training reads them, not this."""
 
 from __future__ import annotations
 
@@ -14,10 +14,35 @@ from pvtree.reading.targets import read_queries
 
 @public
 class Dataset:
-    """What to train on, to evaluate on or to predict; ``data`` is any X that estimators take.
+    """Rows to train on, to evaluate on or to predict.
 
-    ``reference``, ``params`` and ``free_raw_data`` are taken for LightGBM's sake: bins are made anew by every training,
-    and the data stays the caller's. ``qid`` may hold each row's query where ``group`` would hold the queries' sizes.
+    Every training makes its own bins, and the data stays the caller's, so ``reference``, ``params`` and
+    ``free_raw_data`` have no effect; they are accepted for compatibility with LightGBM.
+
+    Parameters
+    ----------
+    data : array-like, table or file rows
+        Any X that estimators accept.
+    label : array-like or None, default=None
+        The target of each row.
+    reference : Dataset or None, default=None
+        No effect.
+    weight : array-like or None, default=None
+        The weight of each row.
+    group : array-like or None, default=None
+        The number of rows of each query, for ranking.
+    init_score, position : None
+        Not supported.
+    feature_name : list of str or "auto", default="auto"
+        Names of the columns.
+    categorical_feature : list or "auto", default="auto"
+        Names or numbers of categorical columns.
+    params : dict or None, default=None
+        No effect.
+    free_raw_data : bool, default=True
+        No effect.
+    qid : array-like or None, default=None
+        The query of each row, in place of ``group``.
     """
 
     def __init__(
@@ -38,21 +63,24 @@ class Dataset:
     ) -> None:
         for name, value in (("init_score", init_score), ("position", position)):
             if value is not None:
-                raise InvalidParameterError(f"{name} is not known to pvtree; leave it out.")
+                raise InvalidParameterError(f"{name} is not supported; leave it out.")
         self.data, self.label, self.weight, self.group, self.qid = data, label, weight, group, qid
         self.reference, self.params = reference, dict(params or {})
         self.feature_name, self.categorical_feature = feature_name, categorical_feature
 
     def construct(self) -> Self:
-        """Itself: there is nothing to prepare."""
+        """Return the Dataset itself: there is nothing to prepare."""
         return self
 
     def create_valid(self, data: Any, label: Any = None, weight: Any = None, group: Any = None) -> Dataset:
-        """Rows to evaluate on."""
+        """Make a Dataset of rows to evaluate on."""
         return Dataset(data, label, self, weight, group)
 
     def subset(self, used_indices: Any, params: dict[str, Any] | None = None) -> Dataset:
-        """The rows with these numbers, or of this mask, in the order of the data; a query's rows must stay together."""
+        """Make a Dataset of these rows, given by number or as a mask, in the order of the data.
+
+        The rows of a query must stay adjacent.
+        """
         rows = _numbers(used_indices, self.num_data())
         return Dataset(
             _rows(self.data, rows),
@@ -66,7 +94,7 @@ class Dataset:
         )
 
     def query_ids(self) -> Any:
-        """The query of each row, None without queries."""
+        """The query of each row; None without queries."""
         if self.qid is not None or self.group is None:
             return self.qid
         queries = read_queries(self.group, None, self.num_data())
@@ -110,27 +138,27 @@ def _numbers(used_indices: Any, n_rows: int) -> np.ndarray:
         return np.flatnonzero(given)
     if given.ndim != 1 or (given.size and (given.dtype.kind not in "iu" or given.min() < 0 or given.max() >= n_rows)):
         raise InvalidDataError(
-            f"used_indices must be row numbers from 0 to {n_rows - 1}, or a mask of all {n_rows} rows; pass a list of "
-            "whole numbers."
+            f"used_indices must be row numbers from 0 to {n_rows - 1} or a mask of all {n_rows} rows; pass a list of "
+            "integers."
         )
     return np.sort(given).astype(np.int64)
 
 
 def _rows(values: Any, rows: np.ndarray) -> Any:
-    """These rows, of the same kind as the values."""
+    """These rows of the values, in a container of the same type."""
     if values is None:
         return None
     if is_collection(values):
         raise InvalidTypeError(
-            "subset takes rows that are in memory, but the Dataset holds a Dask collection; call its compute() first."
+            "subset needs rows in memory, but the Dataset holds a Dask collection; call its compute() first."
         )
     if isinstance(values, Table):
         return _rows_of_table(values, rows)
     if is_sparse(values):
-        return values.tocsr()[rows]  # not every format of scipy's has an index
+        return values.tocsr()[rows]  # not every sparse format supports indexing
     if hasattr(values, "iloc"):
         return values.iloc[rows]
-    if hasattr(values, "column_names") and hasattr(values, "take"):  # Arrow's tables are indexed by column
+    if hasattr(values, "column_names") and hasattr(values, "take"):  # indexing an Arrow table selects columns
         return values.take(rows)
     return values[rows] if hasattr(values, "shape") else np.asarray(values)[rows]
 
@@ -139,5 +167,5 @@ def _rows_of_table(table: Table, rows: np.ndarray) -> Table:
     keep = np.zeros(table.shape[0], bool)
     keep[rows] = True
     if keep.sum() < len(rows):
-        raise InvalidDataError("used_indices repeats a row, which is not supported for files; name each row once.")
+        raise InvalidDataError("used_indices repeats a row, which is not supported for files; give each row once.")
     return table.take(keep)

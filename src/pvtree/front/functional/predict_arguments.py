@@ -1,4 +1,4 @@
-"""Arguments of LightGBM's and XGBoost's predict beside those that are done here: without effect, or refused."""
+"""Arguments of LightGBM's and XGBoost's predict that Booster.predict lacks: accepted without effect, or refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pvtree.errors import InvalidParameterError
 
 _SWITCH = (True, False)
 ANY: tuple[Any, ...] = ()
-# By name: the values that ask for what is done anyway.
+# By name: the values that ask for what pvtree does anyway.
 OF_LIGHTGBM: dict[str, tuple[Any, ...]] = {
     "data_has_header": _SWITCH,
     "validate_features": _SWITCH,
@@ -32,7 +32,7 @@ OF_XGBOOST: dict[str, tuple[Any, ...]] = {
 
 
 def check_others(given: Mapping[str, Any], known: Mapping[str, tuple[Any, ...]], predict: Callable[..., Any]) -> None:
-    """``given`` are the arguments that ``predict`` has no name for; None asks for nothing."""
+    """Raise if an argument that ``predict`` does not have asks for something; None asks for nothing."""
     for name, value in given.items():
         if name not in known:
             raise InvalidParameterError(f"{name} is no argument of Booster.predict; {_remedy(name, known, predict)}")

@@ -1,4 +1,4 @@
-"""train(params, train_set): which estimator the parameters ask for, fitted, and its model as a Booster."""
+"""train(params, train_set): choose the estimator that the parameters ask for, fit it, and return a Booster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _EVAL_AT = ("eval_at", "ndcg_eval_at", "ndcg_at", "map_eval_at", "map_at")
 
 @dataclass(frozen=True)
 class Family:
-    """The estimators that train."""
+    """The estimator classes to choose from."""
 
     regressor: Callable[..., Any]
     classifier: Callable[..., Any]
@@ -38,7 +38,7 @@ class Family:
 
 
 class OwnObjective(GBDTRegressor):
-    """For an objective that says nothing about what its scores mean: every metric may be asked for."""
+    """Trains a custom objective. The meaning of its scores is unknown, so every metric is allowed."""
 
     _metric_objective = "custom"
 
@@ -47,18 +47,18 @@ FAMILY = Family(GBDTRegressor, GBDTClassifier, GBDTRanker, OwnObjective)
 
 
 @dataclass(frozen=True)
-class Asked:
+class ParsedParams:
     """What the parameters of a training ask for."""
 
-    task: str  # "custom" for a function
-    n_classes: int  # 0 if not said
+    task: str  # "custom" if the objective is a function
+    n_classes: int  # 0 if not given
     estimator: Any
-    metrics: list[Any] | None  # None: the objective's own
+    metrics: list[Any] | None  # None for the objective's default
     eval_at: Any
 
 
-def read_params(params: Mapping[str, Any], family: Family, **more: Any) -> Asked:
-    """``more`` are arguments of train that are parameters of estimators: parameters win, as in LightGBM."""
+def read_params(params: Mapping[str, Any], family: Family, **more: Any) -> ParsedParams:
+    """Parse the parameters. ``more`` are parameters given as arguments of train; ``params`` take precedence."""
     left = dict(params)
     objective = _take(left, ("objective", *SYNONYMS["objective"].split()), None)
     n_classes = int(_take(left, ("num_class", "num_classes"), 0) or 0)
@@ -67,13 +67,13 @@ def read_params(params: Mapping[str, Any], family: Family, **more: Any) -> Asked
     task = "custom" if callable(objective) else objective_named(objective or "regression", TASKS)
     if task is None:
         raise InvalidParameterError(
-            f"objective={objective!r} is unknown: choose {', '.join(TASKS)} or give a function."
+            f"objective={objective!r} is unknown; use one of {', '.join(TASKS)}, or pass a function."
         )
     kind = family.of(task, n_classes)
     values = right_names(left, kind._get_param_names(), "train", kind._anyway)  # type: ignore[attr-defined]
     given = {name: value for name, value in more.items() if value is not None and name not in values}
     chosen = of_functions(objective) if callable(objective) else objective
-    return Asked(task, n_classes, kind(**values, **given, objective=chosen), listed_metrics(metrics), eval_at)
+    return ParsedParams(task, n_classes, kind(**values, **given, objective=chosen), listed_metrics(metrics), eval_at)
 
 
 @public
@@ -94,18 +94,43 @@ def train(
     verbose_eval: bool | int = False,
     **where: Any,
 ) -> Booster:
-    """Train a model with parameters under LightGBM's, XGBoost's or our names.
+    """Train a model and return it as a Booster.
 
-    ``valid_sets`` (with ``valid_names``) or ``evals``, pairs of a set and its name, are evaluated after each iteration;
-    ``feval(preds, dataset) -> (name, value, is_higher_better)`` is a metric of the user's own, and a function as
-    objective is called ``f(preds, train_set) -> (gradient, hessian)``. ``where`` are fit's arguments about where to
-    train: comm, client, timeout, checkpoint, checkpoint_freq.
+    Parameters
+    ----------
+    params : mapping
+        Parameters by LightGBM's, XGBoost's or pvtree's names. The objective may be a function,
+        ``f(preds, train_set) -> (gradient, hessian)``.
+    train_set : Dataset
+        The rows to train on.
+    num_boost_round : int, default=100
+        The number of iterations. At least 1. ``params`` takes precedence.
+    valid_sets, valid_names : list or None, default=None
+        Sets to evaluate after each iteration, under the names ``valid_names``.
+    feval : callable or list or None, default=None
+        Custom metrics, ``feval(preds, dataset) -> (name, value, is_higher_better)``.
+    init_model : Booster or path or None, default=None
+        A model to continue from.
+    keep_training_booster : bool, default=False
+        No effect.
+    callbacks : list or None, default=None
+        Called after each iteration, or before it if ``before_iteration`` is set.
+    evals : list of (Dataset, str) or None, default=None
+        Sets and their names, in place of ``valid_sets`` and ``valid_names``.
+    early_stopping_rounds : int or None, default=None
+        Stop when no metric has improved for this many iterations. At least 1.
+    evals_result : dict or None, default=None
+        Filled with the metrics of every iteration.
+    verbose_eval : bool or int, default=False
+        Print metrics after every iteration, or after every so many.
+    **where
+        Arguments of ``fit`` about where to train: comm, client, timeout, checkpoint, checkpoint_freq.
     """
-    asked = read_params(params, FAMILY, n_estimators=num_boost_round, early_stopping_rounds=early_stopping_rounds)
+    parsed = read_params(params, FAMILY, n_estimators=num_boost_round, early_stopping_rounds=early_stopping_rounds)
     if evals is not None:
         valid_sets, valid_names = [each for each, _ in evals], [name for _, name in evals]
     estimator = run(
-        asked, train_set, valid_sets, valid_names, feval, init_model=init_model, callbacks=callbacks,
+        parsed, train_set, valid_sets, valid_names, feval, init_model=init_model, callbacks=callbacks,
         verbose=verbose_eval, **where,
     )  # fmt: skip
     if evals_result is not None:
@@ -114,32 +139,34 @@ def train(
     return Booster.of(estimator, dict(params))
 
 
-def run(asked: Asked, train_set: Dataset, valid_sets: Any, valid_names: Any, feval: Any, **fit_arguments: Any) -> Any:
-    """The estimator, fitted."""
+def run(
+    parsed: ParsedParams, train_set: Dataset, valid_sets: Any, valid_names: Any, feval: Any, **fit_arguments: Any
+) -> Any:
+    """Fit the estimator and return it."""
     sets = _datasets(valid_sets)
-    if fit_arguments.get("comm") is None:  # a rank may lack some classes
-        _check_labels(asked, train_set)
+    if fit_arguments.get("comm") is None:  # under MPI a rank may lack some classes
+        _check_labels(parsed, train_set)
     names = [valid_names] if isinstance(valid_names, str) else valid_names
     given: dict[str, Any] = {"sample_weight": train_set.weight, **fit_arguments}
     if not isinstance(train_set.feature_name, str):
         given["feature_name"] = train_set.feature_name
     if not isinstance(train_set.categorical_feature, str):
         given["categorical_feature"] = train_set.categorical_feature
-    if asked.task == "lambdarank":
-        given |= {"group": train_set.group, "qid": train_set.qid, "eval_at": asked.eval_at}
-    if sets or asked.metrics:
-        given["eval_metric"] = _metrics(asked, feval)
+    if parsed.task == "lambdarank":
+        given |= {"group": train_set.group, "qid": train_set.qid, "eval_at": parsed.eval_at}
+    if sets or parsed.metrics:
+        given["eval_metric"] = _metrics(parsed, feval)
     if sets:
         given["eval_set"] = [(each.data, each.label) for each in sets]
         given["eval_names"] = names or _names(sets, train_set)
         given["eval_sample_weight"] = _or_none([each.weight for each in sets])
-        if asked.task == "lambdarank":
+        if parsed.task == "lambdarank":
             given["eval_qid"] = [each.query_ids() for each in sets]
-    return asked.estimator.fit(train_set.data, train_set.label, **given)
+    return parsed.estimator.fit(train_set.data, train_set.label, **given)
 
 
 def of_functions(objective: Callable[..., Any]) -> Callable[..., Any]:
-    """An estimator's objective out of f(preds, dataset), which applies weights itself."""
+    """Make an estimator's objective of f(preds, dataset), which applies the weights itself."""
 
     def gradients(y_true: np.ndarray, y_pred: np.ndarray, weight: np.ndarray | None = None) -> Any:
         return objective(y_pred, Dataset(None, y_true, weight=weight))
@@ -148,7 +175,7 @@ def of_functions(objective: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def of_feval(feval: Callable[..., Any]) -> Callable[..., Any]:
-    """An estimator's metric out of f(preds, dataset); XGBoost's have no third value, and lower is better."""
+    """Make an estimator's metric of f(preds, dataset). XGBoost's return pairs, for which lower is better."""
 
     def metric(y_true: np.ndarray, y_pred: np.ndarray, weight: Any = None, group: Any = None) -> Any:
         answer = feval(y_pred, Dataset(None, y_true, weight=weight, group=group))
@@ -161,19 +188,19 @@ def of_feval(feval: Callable[..., Any]) -> Callable[..., Any]:
 def _take(params: dict[str, Any], names: Sequence[str], default: Any) -> Any:
     found = [name for name in names if name in params]
     if len(found) > 1:
-        raise InvalidParameterError(f"{found[0]} and {found[1]} are two names of one parameter; give one of them.")
+        raise InvalidParameterError(f"{found[0]} and {found[1]} are names of the same parameter; pass only one.")
     return params.pop(found[0]) if found else default
 
 
-def _metrics(asked: Asked, feval: Any) -> list[Any] | None:
+def _metrics(parsed: ParsedParams, feval: Any) -> list[Any] | None:
     from pvtree.objectives.metrics import DEFAULTS
 
     own = [] if feval is None else [of_feval(each) for each in (feval if isinstance(feval, list | tuple) else [feval])]
-    named = asked.metrics
+    named = parsed.metrics
     if named is None:
-        named = [] if asked.task == "custom" else ["ndcg" if asked.task == "lambdarank" else DEFAULTS[asked.task]]
+        named = [] if parsed.task == "custom" else ["ndcg" if parsed.task == "lambdarank" else DEFAULTS[parsed.task]]
     if not named and not own:
-        raise InvalidParameterError("There is no metric for the evaluation sets; give metric in params, or feval.")
+        raise InvalidParameterError("There is no metric for the evaluation sets; set metric in params, or pass feval.")
     return [*named, *own]
 
 
@@ -192,19 +219,19 @@ def _or_none(values: list[Any]) -> list[Any] | None:
     return values if any(value is not None for value in values) else None
 
 
-def _check_labels(asked: Asked, train_set: Dataset) -> None:
-    """Classes are numbers from 0: a Booster has no way to give other labels back."""
+def _check_labels(parsed: ParsedParams, train_set: Dataset) -> None:
+    """Raise unless the classes are numbers from 0: a Booster cannot return other labels."""
     if not isinstance(train_set, Dataset):
         raise InvalidTypeError(f"train_set must be a Dataset, got {type(train_set).__name__}.")
-    if asked.task not in ("binary", "multiclass") or train_set.label is None or is_collection(train_set.label):
+    if parsed.task not in ("binary", "multiclass") or train_set.label is None or is_collection(train_set.label):
         return
-    n_classes = 2 if asked.task == "binary" else asked.n_classes
-    if asked.task == "multiclass" and n_classes < 2:
-        raise InvalidParameterError("objective='multiclass' needs the number of classes; give num_class in params.")
+    n_classes = 2 if parsed.task == "binary" else parsed.n_classes
+    if parsed.task == "multiclass" and n_classes < 2:
+        raise InvalidParameterError("objective='multiclass' needs the number of classes; set num_class in params.")
     found = np.unique(np.asarray(train_set.label))
     if not np.array_equal(found, np.arange(n_classes)):
         raise InvalidDataError(
-            f"Labels must be the classes 0 to {n_classes - 1}, each of which occurs, got {_shown(found)}."
+            f"Labels must be the classes 0 to {n_classes - 1}, and each must occur; got {_shown(found)}."
         )
 
 

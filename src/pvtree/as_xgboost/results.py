@@ -1,0 +1,46 @@
+"""What estimators and boosters share: trees of some iterations, and results under XGBoost's names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pvtree.model.model import Model
+
+# XGBoost's names of our metrics.
+METRIC_NAMES = {
+    "binary_logloss": "logloss",
+    "multi_logloss": "mlogloss",
+    "binary_error": "error",
+    "multi_error": "merror",
+    "l1": "mae",
+    "l2": "mse",
+}
+
+
+def trees_of(model: Model, first: int, stop: int) -> Model:
+    """The model with the trees of some iterations only. Unlike LightGBM, XGBoost always adds the initial score."""
+    if first <= 0 and stop <= 0:
+        return model
+    per = model.trees_per_iteration
+    return replace(model, trees=model.trees[max(first, 0) * per : stop * per if stop > 0 else None])
+
+
+def renamed(results: Mapping[str, Mapping[str, list[float]]]) -> dict[str, dict[str, list[float]]]:
+    return {
+        name: {METRIC_NAMES.get(metric, metric): values for metric, values in by.items()}
+        for name, by in results.items()
+    }
+
+
+def best_iteration(n_iterations: int) -> int:
+    if not n_iterations:
+        raise AttributeError("best_iteration exists only after early stopping; set early_stopping_rounds.")
+    return n_iterations - 1
+
+
+def last_score(scores: Mapping[str, Mapping[str, float]]) -> float:
+    """The last metric of the last set, which decides when to stop."""
+    if not scores:
+        raise AttributeError("best_score exists only after early stopping; set early_stopping_rounds.")
+    return list(list(scores.values())[-1].values())[-1]
