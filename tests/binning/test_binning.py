@@ -325,3 +325,12 @@ def test_binning_ends_when_its_team_is_stopped(monkeypatch):
     with Team(1) as team, pytest.raises(StoppedError):
         bin_rows(X, thresholds, 0, 16, team)
     assert calls == [(0, 10), (10, 20), (20, 30)]
+
+
+def test_columns_without_room_for_their_thresholds_are_refused(monkeypatch):
+    def no_room(*args):
+        raise MemoryError
+
+    monkeypatch.setattr(binning.np, "full", no_room)
+    with pytest.raises(InvalidDataError, match=r"3 columns, whose thresholds take 0\.0 GB"):
+        binning._undecided(3, {})

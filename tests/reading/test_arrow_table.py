@@ -8,6 +8,7 @@ import pytest
 
 from pvtree import GBDTClassifier, GBDTRegressor, InvalidDataError, InvalidTypeError
 from pvtree.reading import arrow_table
+from pvtree.reading.arrow_columns import reason_of
 from pvtree.reading.arrow_table import ArrowTable
 
 N = 300
@@ -106,3 +107,7 @@ def test_what_cannot_be_read_is_told():
         GBDTRegressor().fit(pa.table([[1, 2], [3, 4]], names=["a", "a"]), [1, 2])
     with pytest.raises(InvalidDataError, match=r"0 row\(s\)"):
         GBDTRegressor().fit(pa.table({"a": pa.array([], pa.float64())}), [])
+
+
+def test_messages_of_other_libraries_are_quoted_without_control_characters():
+    assert reason_of(ValueError("column '\x1b[31mred'   is odd.\nsecond line")) == "column '?[31mred' is odd"

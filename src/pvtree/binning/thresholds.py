@@ -149,7 +149,14 @@ def _undecided(n_features: int, categorical: Mapping[int, int]) -> Thresholds:
     for feature, n_categories in categorical.items():
         n_bins[feature] = n_categories
         is_categorical[feature] = 1
-    return Thresholds(np.full((n_features, N_BINS), np.inf), n_bins, is_categorical)
+    try:
+        upper = np.full((n_features, N_BINS), np.inf)
+    except MemoryError:
+        raise InvalidDataError(
+            f"X has {n_features} columns, whose thresholds take {n_features * int(N_BINS) * 8 / 1e9:.1f} GB of memory, "
+            "more than there is; use fewer columns, or fix the largest column number in the data."
+        ) from None
+    return Thresholds(upper, n_bins, is_categorical)
 
 
 def _choose(thresholds: Thresholds, feature: int, values: np.ndarray, max_bin: int) -> None:

@@ -31,6 +31,12 @@ def load_pyarrow(who_needs: str = "Parquet and CSV files need") -> ModuleType:
     return pyarrow
 
 
+def reason_of(error: Exception) -> str:
+    """The first line of another library's message, to be quoted: it may hold bytes of a hostile file."""
+    text = str(getattr(error, "strerror", None) or error).split("\n")[0]
+    return " ".join("".join(c if c.isprintable() else "?" for c in text).split()).rstrip(".")
+
+
 def check_same(schema: pa.Schema, path: Path, first: pa.Schema, first_path: Path) -> None:
     theirs, ours = ({field.name: type_name(field.type) for field in each} for each in (schema, first))
     missing = [name for name in ours if name not in theirs]

@@ -18,7 +18,15 @@ import numpy as np
 
 from pvtree.comm.partition import query_bounds, row_bounds
 from pvtree.errors import InvalidDataError, PvtreeError
-from pvtree.reading.arrow_columns import as_array, check_named, check_present, check_unique, is_text, load_pyarrow
+from pvtree.reading.arrow_columns import (
+    as_array,
+    check_named,
+    check_present,
+    check_unique,
+    is_text,
+    load_pyarrow,
+    reason_of,
+)
 from pvtree.reading.parquet import ParquetTable
 
 if TYPE_CHECKING:
@@ -302,5 +310,6 @@ def told_in_a_sentence(path: Path) -> Iterator[None]:
     except PvtreeError:
         raise
     except (load_pyarrow().ArrowException, OSError, UnicodeDecodeError, ValueError) as error:
-        reason = " ".join(str(getattr(error, "strerror", None) or error).split("\n")[0].split()).rstrip(".")
-        raise InvalidDataError(f"{path} cannot be read as CSV ({reason}); fix the file, or give its format.") from error
+        raise InvalidDataError(
+            f"{path} cannot be read as CSV ({reason_of(error)}); fix the file, or give its format."
+        ) from error

@@ -31,6 +31,7 @@ from pvtree.reading.arrow_columns import (
     is_wide_integer,
     load_pyarrow,
     pandas_marks,
+    reason_of,
 )
 from pvtree.reading.arrow_table import ArrowSource
 from pvtree.reading.number_columns import EXACT, rounded
@@ -327,9 +328,8 @@ def opened(path: Path, buffer_size: int = 0) -> Iterator[pq.ParquetFile]:
         ) as file:
             yield file
     except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        reason = " ".join(str(error).split("\n")[0].split()).rstrip(".")
         raise InvalidDataError(
-            f"{path} cannot be read as Parquet ({reason}); write it again, or leave it out of the data."
+            f"{path} cannot be read as Parquet ({reason_of(error)}); write it again, or leave it out of the data."
         ) from error
 
 

@@ -82,8 +82,6 @@ def _checked_csr(X: Any) -> Any:
 
     scipy checks a new matrix around the same arrays, which forgets what X believes about the order of its entries.
     """
-    from scipy.sparse import coo_array
-
     try:
         if hasattr(X, "indptr"):  # CSR, CSC and BSR
             checked = type(X)((X.data, X.indices, X.indptr), shape=X.shape)
@@ -92,7 +90,7 @@ def _checked_csr(X: Any) -> Any:
                 raise ValueError("indptr must not descend")
         else:
             entries = X.tocoo()
-            checked = coo_array((entries.data, (entries.row, entries.col)), shape=X.shape)
+            checked = type(entries)((entries.data, (entries.row, entries.col)), shape=X.shape)
         return checked.tocsr()
     except (ValueError, IndexError, OverflowError) as error:
         raise InvalidDataError(
