@@ -28,5 +28,7 @@ def use_cache_of_these_sources() -> None:
 
 if "NUMBA_CACHE_DIR" not in os.environ:
     use_cache_of_these_sources()
-settings.register_profile("same every time", derandomize=True, database=None, deadline=None)
-settings.load_profile("same every time")
+# The same examples in every run. ``make unit PROFILE=random`` draws others, and prints how to repeat one that fails.
+settings.register_profile("fixed", derandomize=True, database=None, deadline=None)
+settings.register_profile("random", derandomize=False, database=None, deadline=None, print_blob=True)
+settings.load_profile("fixed")

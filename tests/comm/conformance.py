@@ -197,7 +197,7 @@ class Conformance:
         assert self.run(exchange, size) == [0] * size
 
     @settings(
-        derandomize=True,
+        derandomize=True,  # ranks of MPI draw for themselves, and must draw the same
         deadline=None,
         max_examples=15,
         suppress_health_check=[HealthCheck.differing_executors],  # every engine runs it: that is the purpose

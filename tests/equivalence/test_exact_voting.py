@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_strategies import ANYTHING, CASES, Case, Rows, as_model, make_rows, split_at
 
 import pvtree
 from pvtree.comm import local
@@ -26,9 +25,9 @@ from pvtree.parameters.params import Params
 from pvtree.training.options import TrainOptions
 from pvtree.training.train import TrainResult, train, train_worker
 from small_data import categories_of
+from strategy_cases import ANYTHING, CASES, Case, Rows, as_model, make_rows, split_at
 
 pytestmark = pytest.mark.filterwarnings("ignore::pvtree.training.skew.SkewWarning")
-QUICK = settings(deadline=None, derandomize=True, database=None)
 WORKERS = (2, 3, 8, 16)
 TOP_K = (1, 5, 20)
 
@@ -200,7 +199,7 @@ def test_rows_spread_badly(name: str, spread: Callable[[Rows, int], Spread]) -> 
         check_spread(WIDE[name], spread, WORKERS[number % len(WORKERS)], top_k=TOP_K[number % 2])
 
 
-@settings(QUICK, max_examples=40)
+@settings(max_examples=40)
 @given(
     ANYTHING, st.sampled_from([1, 4]), st.sampled_from(SPREADS), st.sampled_from(WORKERS),
     st.sampled_from([1, 1, 2, 5, "auto"]), st.booleans(), st.booleans(),

@@ -89,7 +89,7 @@ def contrib_naive(model: Model, X: np.ndarray) -> np.ndarray:
     return out.reshape(len(X), -1)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     seed=st.integers(0, 2**32),
     sizes=st.lists(st.sampled_from([0, 1, 2, 5, 12]), min_size=1, max_size=3),
@@ -114,7 +114,7 @@ def test_nodes_without_rows_weigh_nothing():
         np.testing.assert_allclose(model.predict_contrib(X), contrib_naive(model, X), rtol=0, atol=1e-12)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     seed=st.integers(0, 2**32),
     size=st.sampled_from([1, 7, 40, 150]),
