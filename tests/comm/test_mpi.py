@@ -22,6 +22,8 @@ from pvtree.comm import Solo, local, mpi
 from pvtree.errors import MissingDependencyError
 from pvtree.training.checkpoint_file import Checkpoint
 
+pytestmark = pytest.mark.mpi
+
 
 def test_conformance(tmp_path):
     code, printed = run_to_end(8, "program", "conformance", tmp_path, timeout=150)

@@ -269,6 +269,7 @@ def test_sparse_rows_without_trees_or_rows():
     assert random_model(3, [2]).predict_contrib(sparse.csr_array((0, N_FEATURES))).shape == (0, N_FEATURES + 1)
 
 
+@pytest.mark.dask
 def test_a_dask_collection_is_explained_where_it_is():
     array = pytest.importorskip("dask.array")
     for estimator in (pvtree.GBDTClassifier, pvtree.GBDTRegressor):

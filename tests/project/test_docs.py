@@ -12,6 +12,7 @@ import pytest
 import pvtree
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
+pytestmark = pytest.mark.docs
 # Needs ranks or a cluster: tests/project/test_examples.py runs the complete programs that it names.
 NOT_RUN = {"training-on-clusters"}
 
