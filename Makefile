@@ -8,10 +8,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 SOURCES := $(shell find src -name '*.py')
+UNIT := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+QUICK := tests/parameters tests/project tests/objectives
 BENCH := --output docs/benchmarks.md --summary README.md
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit fuzz chaos format bench paper docs interop clean
+.PHONY: help demo test quick lint types unit coverage fuzz chaos format bench paper docs interop clean
 
 help:  ## Show these lines
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,12 +32,20 @@ lint: $(VENV)/.test-installed  ## Run ruff's linter and formatter, and check the
 types: $(VENV)/.test-installed  ## Check types with mypy
 	@$(BIN)/mypy
 
+# Few kernels to compile and few tools to install, so that it takes less than two minutes from nothing too.
+quick: $(VENV)/.quick-installed  ## Run the linter and the tests that matter between two edits, under 2 minutes
+	@$(BIN)/ruff check .
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not mpi and not dask and not docs" $(QUICK)
+
 # Three processes on two cores, as many tests wait. In the order of their names, those with processes of their own come
 # first; by the number of tests, as is usual, they would come last, one after the other.
-unit: $(VENV)/.test-installed  ## Run the tests
-	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+unit: $(VENV)/.test-installed  ## Run the tests; PROFILE=random draws other examples than always
+	@$(UNIT) $(if $(PROFILE),--hypothesis-profile=$(PROFILE))
 
-fuzz: $(VENV)/.test-installed  ## Attack with hostile input for MINUTES=30, with fresh seeds; failures go to build/fuzz
+coverage: $(VENV)/.test-installed  ## Run the tests and write which lines they reach to build/coverage
+	@$(UNIT) --cov --cov-report=term:skip-covered --cov-report=html:build/coverage
+
+fuzz: $(VENV)/.test-installed $(VENV)/.kernels-current  ## Attack with hostile input for MINUTES=30, with fresh seeds; failures go to build/fuzz
 	@$(BIN)/python tests/attack --minutes $(or $(MINUTES),30)
 
 format: $(VENV)/.test-installed  ## Let ruff format the code and fix what it can
@@ -67,10 +77,15 @@ $(VENV)/.demo-installed: pyproject.toml | $(BIN)/python
 	@$(PIP) install --editable .
 	@touch $@
 
+$(VENV)/.quick-installed: pyproject.toml | $(BIN)/python
+	@echo "Installing pvtree and what its quick tests need into $(VENV)."
+	@$(PIP) install --editable '.[quick]'
+	@touch $@ $(VENV)/.demo-installed
+
 $(VENV)/.test-installed: pyproject.toml | $(BIN)/python
 	@echo "Installing pvtree and its test tools into $(VENV)."
 	@$(PIP) install --editable '.[test]'
-	@touch $@ $(VENV)/.demo-installed
+	@touch $@ $(VENV)/.demo-installed $(VENV)/.quick-installed
 
 $(VENV)/.bench-installed: pyproject.toml | $(BIN)/python
 	@echo "Installing pvtree and the libraries it is measured against into $(VENV)."

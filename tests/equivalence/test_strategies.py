@@ -34,10 +34,24 @@ def reference(name: str, learner: str) -> str:
     return model_of(CASES[name], "quantized" if learner == "quantized" else "serial", 1).to_json()
 
 
+def two_sizes(name: str, learner: str) -> tuple[int, int]:
+    """Two numbers of workers for each case and learner: every learner meets all numbers, and every case does."""
+    first = list(CASES).index(name) + LEARNERS.index(learner)
+    return WORKERS[first % len(WORKERS)], WORKERS[(first + 2) % len(WORKERS)]
+
+
+def test_every_case_and_every_learner_meets_all_numbers_of_workers() -> None:
+    for name in CASES:
+        assert {size for learner in LEARNERS for size in two_sizes(name, learner)} == set(WORKERS)
+    for learner in LEARNERS:
+        sizes = [size for name in CASES for size in two_sizes(name, learner)]
+        assert min(map(sizes.count, WORKERS)) > len(CASES) / 4
+
+
 @pytest.mark.parametrize("learner", LEARNERS)
 @pytest.mark.parametrize("name", CASES)
 def test_models_are_those_of_one_worker(name: str, learner: str) -> None:
-    for n_workers in WORKERS:
+    for n_workers in two_sizes(name, learner):
         assert model_of(CASES[name], learner, n_workers).to_json() == reference(name, learner), n_workers
 
 
@@ -52,14 +66,18 @@ FEW_ROWS = {
 @pytest.mark.parametrize("learner", LEARNERS)
 @pytest.mark.parametrize("name", FEW_ROWS)
 def test_fewer_rows_than_workers(name: str, learner: str) -> None:
+    for n_rows in (1, 2, 4, 7):
+        expected = with_few_rows(name, n_rows, "quantized" if learner == "quantized" else "serial", 1)
+        assert with_few_rows(name, n_rows, learner, 8) == expected, n_rows
+
+
+@cache
+def with_few_rows(name: str, n_rows: int, learner: str, n_workers: int) -> str:
     # The first workers have the rows, and of the columns that help none: those are up to workers without rows.
     kinds = ("constant", "constant", "missing", "few", "gaps", "many", "category")
-    case = replace(FEW_ROWS[name], kinds=kinds, n_classes=2)
-    everything = {"min_child_samples": 1, "num_leaves": 0, "n_estimators": 2, **case.params}
-    for n_rows in range(1, 8):
-        case = replace(case, n_rows=n_rows, params=everything)
-        expected = model_of(case, "quantized" if learner == "quantized" else "serial", 1).to_json()
-        assert model_of(case, learner, 8).to_json() == expected, n_rows
+    everything = {"min_child_samples": 1, "num_leaves": 0, "n_estimators": 2, **FEW_ROWS[name].params}
+    case = replace(FEW_ROWS[name], kinds=kinds, n_classes=2, n_rows=n_rows, params=everything)
+    return model_of(case, learner, n_workers).to_json()
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
@@ -104,10 +122,14 @@ def fit(name: str, learner: str, n_workers: int, stops_early: bool = False) -> A
     return estimator.fit(X[:100], y[:100], sample_weight=weight, **evaluated)
 
 
-@pytest.mark.parametrize("learner", ["data", "attribute", "feature", "voting"])
-@pytest.mark.parametrize("n_workers", [2, 5])
+@cache
+def fitted_alone(name: str, stops_early: bool = False) -> Any:
+    return fit(name, "serial", 1, stops_early)
+
+
+@pytest.mark.parametrize(("learner", "n_workers"), [("data", 2), ("attribute", 5), ("feature", 2), ("voting", 5)])
 def test_early_stopping_stops_all_workers_at_the_same_iteration(learner: str, n_workers: int) -> None:
-    alone = fit("GBDTClassifier", "serial", 1, stops_early=True)
+    alone = fitted_alone("GBDTClassifier", stops_early=True)
     together = fit("GBDTClassifier", learner, n_workers, stops_early=True)
     assert 0 < together.best_iteration_ == alone.best_iteration_ < 60
     assert together.evals_result_ == alone.evals_result_
@@ -121,7 +143,7 @@ def test_early_stopping_stops_all_workers_at_the_same_iteration(learner: str, n_
      "DecisionTreeRegressor"],
 )  # fmt: skip
 def test_estimators_give_the_same_models(name: str, learner: str) -> None:
-    alone = fit(name, "serial", 1)
+    alone = fitted_alone(name)
     assert alone.model_.trees[0].n_nodes > 3
     assert fit(name, learner, 4).model_.to_json() == alone.model_.to_json()
 
@@ -147,7 +169,7 @@ def check_partition(case: Case, learner: str, n_workers: int, n_threads: int = 1
         assert as_model(trained, alone).to_json() == alone.to_json(), bounds
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(ANYTHING, st.sampled_from(LEARNERS), st.sampled_from(WORKERS), st.sampled_from([1, 2]), st.booleans())
 def test_any_training_on_any_partition(case: Case, learner: str, n_workers: int, n_threads: int, packs: bool) -> None:
     check_partition(case, learner, n_workers, n_threads, packs)
