@@ -9,7 +9,10 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 SOURCES := $(shell find src -name '*.py')
 UNIT := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
-QUICK := tests/parameters tests/project tests/objectives
+QUICK := parameters/test_params.py project objectives binning growing model/test_atomic_file.py model/test_model.py \
+	model/test_predict.py training/test_callbacks.py training/test_checkpoint.py training/test_fingerprint.py \
+	reading/test_libsvm_refused.py reading/test_row_ids.py reading/test_sources.py comm/test_partition.py \
+	comm/test_solo.py comm/test_traffic.py comm/test_local.py equivalence/test_cart.py
 BENCH := --output docs/benchmarks.md --summary README.md
 
 .DEFAULT_GOAL := help
@@ -35,7 +38,7 @@ types: $(VENV)/.test-installed  ## Check types with mypy
 # Few kernels to compile and few tools to install, so that it takes less than two minutes from nothing too.
 quick: $(VENV)/.quick-installed  ## Run the linter and the tests that matter between two edits, under 2 minutes
 	@$(BIN)/ruff check .
-	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not mpi and not dask and not docs" $(QUICK)
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not mpi and not dask and not docs" $(addprefix tests/,$(QUICK))
 
 # Three processes on two cores, as many tests wait. In the order of their names, those with processes of their own come
 # first; by the number of tests, as is usual, they would come last, one after the other.

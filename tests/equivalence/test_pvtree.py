@@ -147,7 +147,7 @@ def test_elections_equal_the_brute_force(seed: int, n_workers: int, n_features: 
     for ballot in ballots.reshape(-1, ballots.shape[2]):
         named = rng.permutation(n_features)[: rng.integers(0, len(ballot) + 1)]
         ballot[: len(named)] = named
-    frontier = SimpleNamespace(n_features=n_features, is_open=is_open)
+    frontier = SimpleNamespace(n_features=n_features, is_open=is_open, n_nodes=len(is_open))
     elected = voting.elect(ballots, n_elected, frontier)
     number = 0
     for row in range(len(is_open)):
