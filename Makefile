@@ -9,10 +9,11 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 SOURCES := $(shell find src -name '*.py')
 UNIT := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
-QUICK := parameters/test_params.py project objectives binning growing model/test_atomic_file.py model/test_model.py \
-	model/test_predict.py training/test_callbacks.py training/test_checkpoint.py training/test_fingerprint.py \
-	reading/test_libsvm_refused.py reading/test_row_ids.py reading/test_sources.py comm/test_partition.py \
-	comm/test_solo.py comm/test_traffic.py comm/test_local.py equivalence/test_cart.py
+QUICK := parameters/test_params.py project/test_lengths.py project/test_package.py project/test_paths.py \
+	project/test_rooms.py project/test_sentences.py objectives binning growing model/test_atomic_file.py \
+	model/test_model.py model/test_predict.py training/test_callbacks.py training/test_checkpoint.py \
+	training/test_fingerprint.py reading/test_libsvm_refused.py reading/test_row_ids.py reading/test_sources.py \
+	comm/test_partition.py comm/test_solo.py comm/test_traffic.py comm/test_local.py equivalence/test_cart.py
 BENCH := --output docs/benchmarks.md --summary README.md
 
 .DEFAULT_GOAL := help
