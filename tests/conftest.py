@@ -3,6 +3,7 @@
 import hashlib
 import os
 import shutil
+import signal
 from pathlib import Path
 
 from hypothesis import settings
@@ -26,6 +27,8 @@ def use_cache_of_these_sources() -> None:
     os.environ["NUMBA_CACHE_DIR"] = str(folder)
 
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as shells start background jobs; some tests press Ctrl-C
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 if "NUMBA_CACHE_DIR" not in os.environ:
     use_cache_of_these_sources()
 # The same examples in every run. ``make unit PROFILE=random`` draws others, and prints how to repeat one that fails.
