@@ -42,6 +42,22 @@ def test_train_is_fit():
     assert twin.booster_.model_ == twin.model_
 
 
+def test_datasets_may_be_filled_in_later():
+    weight = np.linspace(0.5, 2.0, 200)
+    late = pvtree.Dataset(X[:200]).set_label(labels[:200]).set_weight(weight).set_group([120, 80])
+    at_once = pvtree.Dataset(X[:200], labels[:200], weight=weight, group=[120, 80])
+    params = PARAMS | {"objective": "lambdarank", "metric": "ndcg", "eval_at": [3]}
+    held = {"label": labels[200:], "group": [60, 40]}
+    boosters = [
+        pvtree.train(params, whole, 3, valid_sets=valid)
+        for whole, valid in ((late, late.create_valid(X[200:], **held)), (at_once, pvtree.Dataset(X[200:], **held)))
+    ]
+    assert boosters[0].model_ == boosters[1].model_
+    assert boosters[0].evals_result == boosters[1].evals_result
+    matrix = as_xgboost.DMatrix(X, values)
+    assert (matrix.num_row(), matrix.num_col()) == X.shape
+
+
 def beside_lightgbm(tmp_path, params, y):
     """A booster, and LightGBM's with the same trees."""
     booster = pvtree.train(PARAMS | params, pvtree.Dataset(X, y), 10)
@@ -58,6 +74,7 @@ MULTICLASS = {"objective": "multiclass", "num_class": 3}
 )
 def test_ranges_of_iterations_are_lightgbm_s(params, y, tmp_path):
     booster, theirs = beside_lightgbm(tmp_path, params, y)
+    assert booster.num_model_per_iteration() == theirs.num_model_per_iteration()
     for start, n in RANGES:
         for kind in ({}, {"raw_score": True}, {"pred_leaf": True}, {"pred_contrib": True}):
             ours = booster.predict(X, start, n, **kind)
