@@ -179,7 +179,7 @@ def odd_parameters(case: Case, known: list[str], few: dict[str, Any]) -> dict[st
         name = case.choose(sorted({*NUMERIC, *LISTED} & {*known}))
         values = LISTED.get(name, LIMITS)
         if case.rng.random() < 0.3:
-            # A training of so many iterations, or by so many threads, takes long and rightly so.
+            # A training of that many iterations or threads takes long, and rightly so.
             values = ODD[:3] if name in ("n_estimators", "n_jobs", "n_workers") else [*ODD, *WHOLE, *REAL, *TEXTS]
         chosen[name] = copy.deepcopy(case.choose(values))  # generators have a state
     return chosen

@@ -6,7 +6,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PLACES = ("src/**/*.py", "docs/**/*.md", "examples/*.py", "benchmarks/**/*.py", "*.md", "Makefile", "pyproject.toml")
+PLACES = (
+    "src/**/*.py",
+    "docs/**/*.md",
+    "examples/*.py",
+    "benchmarks/**/*.py",
+    "tests/**/*.py",
+    "*.md",
+    "Makefile",
+    "pyproject.toml",
+)
 
 # Underscores stand for spaces, so that a search for a phrase does not find this list.
 PHRASES = [
@@ -23,7 +32,7 @@ PHRASES = [
     "columns_end_with_';'",
     "so_many_iterations",
 ]
-WORDS = ("mend", "mends", "mended", "mending")
+WORDS = ("m_end", "m_ends", "m_ended", "m_ending")
 
 
 def text_of(path: Path) -> str:
@@ -46,7 +55,7 @@ def test_a_phrase_is_gone(phrase):
 
 @pytest.mark.parametrize("word", WORDS)
 def test_a_word_is_gone(word):
-    assert places_of(rf"\b{word}\b") == []
+    assert places_of(rf"\b{word.replace('_', '')}\b") == []
 
 
 def test_a_phrase_is_found_across_lines_comments_and_literals(tmp_path):

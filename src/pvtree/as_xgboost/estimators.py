@@ -88,7 +88,7 @@ class _AsXGBoost:
         eval_set : list of (X, y) or None, default=None
             Sets to evaluate after each iteration.
         verbose : bool or int, default=False
-            Print metrics after every iteration, or after every so many.
+            Print metrics after every iteration; a number n prints them after every n-th.
         xgb_model : estimator, Booster, Model or path or None, default=None
             A model to continue from.
         sample_weight_eval_set : list or None, default=None

@@ -144,7 +144,8 @@ def train(
     evals_result : dict or None, default=None
         Filled with the metrics of every iteration.
     verbose_eval : bool or int, default=False
-        Print metrics after every iteration, or after every so many. Unlike XGBoost, False is the default.
+        Print metrics after every iteration; a number n prints them after every n-th. Unlike in XGBoost, the default
+        is False.
     xgb_model : Booster, Model or path or None, default=None
         A model to continue from.
     callbacks : list or None, default=None

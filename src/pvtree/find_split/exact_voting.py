@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # attribute; here every other attribute is either ruled out by a bound or merged as well (docs/exact-voting.md).
 
 # Attributes in doubt are merged in batches, those with the largest bounds first: one of them may win and settle the
-# rest. The first batch has this many of each owner, every further one so many times as many.
+# rest. The first batch has _FIRST_BATCH of each owner; each later batch has _GROWTH times as many.
 _FIRST_BATCH, _GROWTH = 1, 8
 # A node with at most this many rows per worker merges everything, which is shorter than bounds and the doubts they
 # leave. So do the descendants of a node that had to merge more than this share of its attributes: with fewer rows they

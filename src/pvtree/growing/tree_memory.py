@@ -102,7 +102,7 @@ class TreeMemory:
 
     @staticmethod
     def _least_kept(n_words: int) -> int:
-        """The least number of rows from which a node's histogram of so many words is worth keeping."""
+        """The least number of rows from which a node's histogram of this many words is worth keeping."""
         return _LEAST_KEPT if 8 * n_words > _CACHED_BYTES else 1
 
     def make_pools(self, n_slots: int, n_bytes: int) -> None:

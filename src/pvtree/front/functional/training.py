@@ -122,7 +122,7 @@ def train(
     evals_result : dict or None, default=None
         Filled with the metrics of every iteration.
     verbose_eval : bool or int, default=False
-        Print metrics after every iteration, or after every so many.
+        Print metrics after every iteration; a number n prints them after every n-th.
     **where
         Arguments of ``fit`` about where to train: comm, client, timeout, checkpoint, checkpoint_freq.
     """

@@ -23,7 +23,7 @@ def fill_dense(start, column, values, slot, matrix):
 
 @njit
 def choose_around_zero(values, n_zeros, max_bins, thresholds):
-    """``choose_thresholds`` of sorted values and so many zeros more, which are not written down unless they must."""
+    """``choose_thresholds`` of sorted values and this many more zeros, which are written down only if they must be."""
     below = np.searchsorted(values, 0.0)
     for n in (min(n_zeros, 1), n_zeros):
         merged = np.zeros(len(values) + n)
@@ -69,7 +69,7 @@ def bin_entries(
 
 @njit
 def has_room(first, n_bundles, room, need):
-    """Which of the 64 bundles from ``first`` on have so many codes left, as bits."""
+    """Which of the 64 bundles from ``first`` on have this many codes left, as bits."""
     bits = np.uint64(0)
     for lane in range(min(64, n_bundles - first)):
         if room[first + lane] >= need:

@@ -70,7 +70,7 @@ def find_aims(start, stop, row_node, trees, aims):
 def smallest_hessians(start, stop, row_node, trees, nodes, smallest):
     """smallest[row] = the least hessian, or weight, of this worker's rows in a node; huge without rows.
 
-    Each side of a split has at least min_count rows, hence at least so many times this hessian.
+    Each side of a split has at least min_count rows, hence at least min_count times this hessian.
     """
     tree = trees[0]
     shift, mask = shift_of(tree), mask_of(tree)
