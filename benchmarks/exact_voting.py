@@ -182,7 +182,7 @@ class KnownTree(GrownTree):
 def watching(title: str) -> Iterator[Watched]:
     """Record what each worker sends for each tree of the training inside the block."""
     watched, began = Watched(), time.perf_counter()
-    make, train = GradientTreeMaker.make, ensemble.train
+    make, train = GradientTreeMaker.make, ensemble.train_rows
 
     def make_noted(self: GradientTreeMaker, grad: Any, hess: Any, number: int, *rest: Any, **others: Any) -> Any:
         before = self.comm.traffic.total().bytes
@@ -199,7 +199,7 @@ def watching(title: str) -> Iterator[Watched]:
         watched.result = train(*given, **others)
         return watched.result
 
-    with patch.object(GradientTreeMaker, "make", make_noted), patch.object(ensemble, "train", train_noted):
+    with patch.object(GradientTreeMaker, "make", make_noted), patch.object(ensemble, "train_rows", train_noted):
         yield watched
 
 
