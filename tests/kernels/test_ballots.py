@@ -172,7 +172,7 @@ def test_the_features_on_most_ballots_are_elected(
     # Some nodes of the frontier are closed: they have no ballots, and elect nothing.
     is_open = np.ones(shape[1] + int(rng.integers(0, 3)), bool)
     is_open[rng.permutation(len(is_open))[: len(is_open) - shape[1]]] = False
-    frontier: Any = SimpleNamespace(n_rows=len(is_open), n_features=n_features, is_open=is_open)
+    frontier: Any = SimpleNamespace(n_nodes=len(is_open), n_features=n_features, is_open=is_open)
     elected = voting.elect(ballots, n_elected, frontier)
     open_rows = iter(range(shape[1]))
     for row in range(len(is_open)):
@@ -185,7 +185,7 @@ def test_the_features_on_most_ballots_are_elected(
 
 
 def elect(ballots: list[list[int]], n_features: int, n_elected: int, dtype: Any = np.uint16) -> list[int]:
-    frontier: Any = SimpleNamespace(n_rows=1, n_features=n_features, is_open=np.array([True]))
+    frontier: Any = SimpleNamespace(n_nodes=1, n_features=n_features, is_open=np.array([True]))
     return voting.elect(np.array(ballots, dtype)[:, None], n_elected, frontier).feature.tolist()
 
 

@@ -27,7 +27,7 @@ def ensure(self):
 
 caching._CacheLocator.ensure_cache_path = ensure
 import pvtree.training.train  # all kernels
-from pvtree.kernels.fixed_point import largest_magnitude_bits as kernel
+from pvtree.kernels.objectives.fixed_point import largest_magnitude_bits as kernel
 print(kernel(np.array([1.0, -2.5])) == np.float64(2.5).view(np.int64), sum(kernel.stats.cache_hits.values()))
 """
 

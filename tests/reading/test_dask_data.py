@@ -208,7 +208,7 @@ def test_client_of_a_task(client):
 
 def test_no_client():
     code = (
-        "from pvtree import dask_data\n"
+        "from pvtree.reading import dask_data\n"
         "try: dask_data.get_client()\n"
         "except dask_data.InvalidDataError as error: assert 'or give client=' in str(error)\n"
         "else: raise AssertionError"

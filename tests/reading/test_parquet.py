@@ -291,7 +291,8 @@ def test_missing_pyarrow_is_answered_with_the_command(tmp_path: Path, monkeypatc
 PEAK = """
 import sys
 from pathlib import Path
-from pvtree import GBDTRegressor, row_ids
+from pvtree import GBDTRegressor
+from pvtree.reading import row_ids
 from pvtree.reading.parquet import ParquetTable
 
 row_ids.SAMPLE_ROWS = 10_000  # the usual sample would be a third of these rows
