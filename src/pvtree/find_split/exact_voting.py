@@ -199,9 +199,11 @@ def with_all_of(frontier: Frontier, rows: np.ndarray, elected: Elected) -> Elect
 class AuditedVoting(ExactVoting):
     """Plain voting that proves what it can of every n-th tree, and changes nothing."""
 
-    def __init__(self, comm: Communicator, top_k: int, election_size: float, packs: bool, every: int) -> None:
+    def __init__(
+        self, comm: Communicator, top_k: int, election_size: float, packs: bool, every: int, ballot_rows: int = 0
+    ) -> None:
         super().__init__(comm, top_k, election_size, packs)
-        self.every = every
+        self.every, self.ballot_rows = every, ballot_rows
 
     @property
     def is_audited(self) -> bool:

@@ -286,6 +286,20 @@ def keep_item(sums, base, is_wide, n_bins, tree, arena, place):
 
 
 @njit
+def add_own_items(start, stop, item_node, item_feature, item_parent, item_place, trees, nodes, arena, scratches):
+    """Add up the items start:stop that would travel, where one worker has all rows."""
+    tree, scratch = trees[0], scratches[0]
+    n_bins = n_bins_of(tree)
+    for item in range(start, stop):
+        if item_parent[item] == TRAVELS:
+            node, feature = item_node[item], item_feature[item]
+            hist, base, step, is_wide = local_histogram(node, feature, tree, nodes, scratch)
+            fields = decode_feature(hist, base, step, is_wide, n_bins[feature], tree, scratch)
+            is_large = nodes[node].n_rows > tree.capacity
+            keep_item(fields, ZERO, is_large, n_bins[feature], tree, arena, item_place[item])
+
+
+@njit
 def read_messages(
     own, form, message_start, owner, row_node, item_start, item_feature, item_parent, item_place, trees, nodes,
     scratches, wire_scratch, rows_scratch, words, bits, sums, arena,
