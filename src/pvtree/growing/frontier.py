@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pvtree.growing.ballot_sample import BallotSample
+from pvtree.growing.column_cache import ColumnCache
 from pvtree.growing.constraints import NO_CONSTRAINTS, Constraints
 from pvtree.growing.frontier_records import Elected, Items, split_dtype
 from pvtree.growing.growing_tree import GrowingTree
@@ -18,7 +19,7 @@ from pvtree.kernels.bounds import wire as bound_wire
 from pvtree.kernels.constants import ENTROPY, N_BINS
 from pvtree.kernels.growing import frontier as kernels
 from pvtree.kernels.growing.records import FAMILY, WANT_BEST, WANT_GAINS, WANT_HISTOGRAMS
-from pvtree.kernels.growing.sampled_gains import find_sampled_gains
+from pvtree.kernels.growing.sampled_gains import FULL_GRAINED, find_sampled_gains
 from pvtree.kernels.wire.merge import search_items, subtract_items
 from pvtree.kernels.wire.messages import add_own_items
 
@@ -33,8 +34,7 @@ _NONE = np.empty(0, np.int64)
 # boundaries. What is merged, and where a node is split, is full-grained (docs/adr/0012-coarse-ballots.md). Not below 4:
 # see TILE_BOUNDARIES.
 BALLOT_BOUNDARIES = 64
-# From this many sampled rows on, four to a bin, every boundary is tried: with more rows a ballot converges.
-_FULL_GRAINED = 4 * int(N_BINS)
+_CACHED_BYTES = 2**21
 INTERRUPTIBLE_CELLS = 2**24  # rows of blocks that are evaluated before Python looks for Ctrl-C
 # Histograms of single features cost about three times as much a row as those of whole blocks.
 _SINGLY_BELOW = 1 / 3
@@ -53,6 +53,7 @@ class Frontier(GrowingTree):
         # What ``find_sampled_gains`` can do, and almost all data is.
         is_ordered = not self.has_categories and shard.data.bundles is None
         self.is_plain = is_ordered and layout.n_planes == 1 and layout.mask[-1] == -1
+        self.columns: ColumnCache | None = None
         self.families = np.empty(2, FAMILY)
         self.local_sums = np.empty((0, layout.n_fields), np.int64)
         self.gains = np.empty((0, self.n_features))
@@ -233,7 +234,7 @@ class Frontier(GrowingTree):
         nodes["stop"][self.row_node] = sampled
         self._begin_local()
         most = int((sampled - nodes["start"][self.row_node]).max(initial=0))
-        self.local_record["most_boundaries"] = BALLOT_BOUNDARIES if most < _FULL_GRAINED else N_BINS
+        self.local_record["most_boundaries"] = BALLOT_BOUNDARIES
         n_families = kernels.plan_samples(self.row_node, rows, self.families, nodes)
         slot = nodes["slot"][self.row_node]
         nodes["slot"][self.row_node] = -1  # histograms of all rows that a proof may need stay as they are
@@ -243,6 +244,7 @@ class Frontier(GrowingTree):
                 nodes, at_once=64,
             )  # fmt: skip
         else:
+            self.local_record["most_boundaries"] = BALLOT_BOUNDARIES if most < FULL_GRAINED else N_BINS
             self._evaluate(self.local_record, n_families, WANT_GAINS)
         nodes["slot"][self.row_node], nodes["stop"][self.row_node] = slot, stop
         return self.gains[: self.n_nodes]
@@ -304,6 +306,16 @@ class Frontier(GrowingTree):
         return least
 
     # Merged histograms
+
+    def cache_columns(self, n_columns: int) -> None:
+        """Keep so many columns of features that are merged often, unless the processor's cache has room for all bins."""
+        if self.memory.data.bins.nbytes > _CACHED_BYTES:
+            self.columns = ColumnCache(n_columns, self)
+
+    def make_columns_ready(self, items: Items) -> None:
+        """Prepare for adding up these items feature by feature."""
+        if self.columns is not None:
+            self.columns.make_ready(self, items)
 
     def add_own_items(self, items: Items) -> None:
         """Add up all items that would travel, on a worker that holds all rows of them."""

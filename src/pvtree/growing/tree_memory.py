@@ -90,6 +90,7 @@ class TreeMemory:
             "n_planes": layout.n_planes, "n_values": len(layout.shift), "n_fields": layout.n_fields,
             "stride": int(data.n_bins.max(initial=1)) + 1, "n_groups": n_groups, "most_boundaries": int(N_BINS),
             "tree_features": np.empty(n_features, np.int64), "in_tree": np.empty(n_features, np.uint8),
+            "columns": np.empty((0, data.n_rows), np.uint8), "column_of": np.full(n_features, -1), "n_columns": 0,
             "monotone": constraints.monotone, "sets_of": constraints.sets_of, "first_feature": 0,
             "is_monotone": int(constraints.is_monotone), "n_set_words": constraints.sets_of.shape[1],
             "n_all_features": max(len(constraints.monotone), len(constraints.sets_of)),

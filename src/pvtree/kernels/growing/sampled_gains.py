@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from pvtree.kernels.constants import BLOCK, COUNT_BITS, ZERO
+from pvtree.kernels.constants import BLOCK, COUNT_BITS, N_BINS, ONE, ZERO
 from pvtree.kernels.growing.collect import boundary_step, heavy_from
 from pvtree.kernels.growing.constraints import set_limits
 from pvtree.kernels.growing.lanes import score_lanes
@@ -36,6 +36,9 @@ from pvtree.kernels.jit import njit
 # to a bin, and their scores, are taken for 16 features in each step. Gains are those of evaluate.evaluate_group.
 
 _COUNT_MASK = (1 << COUNT_BITS) - 1
+# A sample of this many rows, four to a bin, is searched at every boundary: with more rows a ballot converges to the one
+# that all rows would cast. Smaller ones cannot tell neighbouring boundaries apart.
+FULL_GRAINED = 4 * N_BINS
 _AHEAD = 32  # rows between the prefetch of a row's block and its use
 
 
@@ -52,7 +55,7 @@ def add_sample(block_bins, rows, words, start, stop, hist):
 
 @njit
 def sum_groups(hist, n_groups, every, tile):
-    """tile = the sums of successive groups of ``every`` bins, the missing one left out; returns the most rows of one."""
+    """tile = the sums of successive groups of ``every`` bins, without the missing one; returns the most rows of one."""
     for i in range(n_groups):
         group, own = hist[(1 + i * every) * BLOCK :][: every * BLOCK], tile[i * BLOCK :][:BLOCK]
         if every == 4:  # spelt out for features with more than 192 bins
@@ -121,11 +124,13 @@ def find_sampled_gains(start, stop, trees, families, nodes, scratches):
         family, block = families[item // tree.n_blocks], item % tree.n_blocks
         node = nodes[family.node]
         first, n_lanes = block_start[block], block_start[block + 1] - block_start[block]
-        most, fewest = ZERO, boundary_step(n_bins[first], tree)
+        most, every = ZERO, N_BINS
         for feature in range(first, first + n_lanes):
             most = max(most, n_bins[feature])
-            fewest = min(fewest, boundary_step(n_bins[feature], tree))
-        hist = packed_of(scratch)[: (most + fewest) * BLOCK]  # the last group of bins is as large as the others
+            every = min(every, boundary_step(n_bins[feature], tree))
+        if node.stop - node.start >= FULL_GRAINED:
+            every = ONE
+        hist = packed_of(scratch)[: (most + every) * BLOCK]  # the last group of bins is as large as the others
         hist[:] = 0
         add_sample(
             bins_of(tree)[block], rows_of(tree)[node.buffer], words_of(tree)[node.buffer], node.start, node.stop, hist
@@ -137,7 +142,7 @@ def find_sampled_gains(start, stop, trees, families, nodes, scratches):
                 sign[lane] = monotone[tree.first_feature + first + lane] if lane < n_lanes else 0.0
         sums = sums_of(tree)[family.node]
         own_score = node_score(sums, tree)
-        scores = best_of_block(hist, most, fewest, sums, tree, scratch)
+        scores = best_of_block(hist, most, every, sums, tree, scratch)
         for lane in range(n_lanes):
             if in_tree[first + lane]:
                 gains_of(tree)[family.row, first + lane] = gain_of_score(scores[lane], own_score, sums[0], tree)

@@ -12,6 +12,8 @@ from pvtree.kernels.growing.kept_histograms import kept_histogram
 from pvtree.kernels.growing.records import (
     bins_of,
     bundles_of,
+    column_places_of,
+    columns_of,
     mask_of,
     n_bins_of,
     packed_of,
@@ -76,14 +78,18 @@ def local_histogram(node, feature, tree, nodes, scratch):
             return expand_alone(hist, base, step, is_wide, feature, tree, scratch), ZERO, N_BINS, is_wide
         return hist, base, step, is_wide
     buffer, start, stop = nodes[node].buffer, nodes[node].start, nodes[node].stop
-    bins = bins_of(tree)
     rows, words = rows_of(tree)[buffer], words_of(tree)[buffer]
     planes = planes_of(tree)[buffer]
     packed = packed_of(scratch)
     wide = wide_of(scratch)
     packed[: tree.n_planes * N_BINS] = 0  # a node without rows here adds nothing up
-    block, lane = place_of(feature, tree)
-    is_wide = histogram_of_feature(bins[block], lane, rows, words, planes, start, stop, tree, packed, wide)
+    column = column_places_of(tree)[feature]
+    if column >= 0:
+        bins, bin_step, lane = columns_of(tree)[column], ONE, ZERO
+    else:
+        block, lane = place_of(feature, tree)
+        bins, bin_step = bins_of(tree)[block], BLOCK
+    is_wide = histogram_of_feature(bins, bin_step, lane, rows, words, planes, start, stop, tree, packed, wide)
     hist = wide if is_wide else packed
     if tree.bundled:
         hist = expand_alone(hist, ZERO, N_BINS, is_wide, feature, tree, scratch)
