@@ -59,7 +59,6 @@ class Merging:
         self, frontier: Frontier, items: Items, phase: str, along: Sequence[np.ndarray] | None = None
     ) -> list[np.ndarray]:
         """Send all items that travel to their owners, who add them up. Returns what came along."""
-        frontier.make_columns_ready(items)
         if self.size == 1:
             frontier.add_own_items(items)
             return []

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pvtree.growing.ballot_sample import BallotSample
-from pvtree.growing.column_cache import ColumnCache
 from pvtree.growing.constraints import NO_CONSTRAINTS, Constraints
 from pvtree.growing.frontier_records import Elected, Items, split_dtype
 from pvtree.growing.growing_tree import GrowingTree
@@ -34,7 +33,6 @@ _NONE = np.empty(0, np.int64)
 # boundaries. What is merged, and where a node is split, is full-grained (docs/adr/0012-coarse-ballots.md). Not below 4:
 # see TILE_BOUNDARIES.
 BALLOT_BOUNDARIES = 64
-_CACHED_BYTES = 2**21
 INTERRUPTIBLE_CELLS = 2**24  # rows of blocks that are evaluated before Python looks for Ctrl-C
 # Histograms of single features cost about three times as much a row as those of whole blocks.
 _SINGLY_BELOW = 1 / 3
@@ -48,12 +46,14 @@ class Frontier(GrowingTree):
         constraints: Constraints = NO_CONSTRAINTS, ballot_rows: int = 0,
     ) -> None:  # fmt: skip
         super().__init__(shard, layout, n_sampled, n_workers, pool, team, constraints)
-        self.ballot_sample = BallotSample(shard, ballot_rows, n_workers, team) if ballot_rows else None
+        self.ballot_sample = None
+        if ballot_rows:
+            self.ballot_sample = BallotSample(shard, ballot_rows, n_workers, team)
+            self.memory.make_columns()
         self.has_categories = bool(shard.thresholds.is_categorical.any())
         # What ``find_sampled_gains`` can do, and almost all data is.
         is_ordered = not self.has_categories and shard.data.bundles is None
         self.is_plain = is_ordered and layout.n_planes == 1 and layout.mask[-1] == -1
-        self.columns: ColumnCache | None = None
         self.families = np.empty(2, FAMILY)
         self.local_sums = np.empty((0, layout.n_fields), np.int64)
         self.gains = np.empty((0, self.n_features))
@@ -306,16 +306,6 @@ class Frontier(GrowingTree):
         return least
 
     # Merged histograms
-
-    def cache_columns(self, n_columns: int) -> None:
-        """Keep so many columns of features that are merged often, unless the processor's cache has room for all bins."""
-        if self.memory.data.bins.nbytes > _CACHED_BYTES:
-            self.columns = ColumnCache(n_columns, self)
-
-    def make_columns_ready(self, items: Items) -> None:
-        """Prepare for adding up these items feature by feature."""
-        if self.columns is not None:
-            self.columns.make_ready(self, items)
 
     def add_own_items(self, items: Items) -> None:
         """Add up all items that would travel, on a worker that holds all rows of them."""

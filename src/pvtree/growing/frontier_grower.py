@@ -26,8 +26,6 @@ _LEVEL_BYTES = 2**28
 # Successive trees are alike, so a node that gains less than this share of the last tree's least gain will hardly be
 # split. Such unpromising nodes are deferred, because splitting in advance costs a search of both children.
 _LIKELY = 0.9
-# Columns kept for each feature that a node elects: other nodes elect others, but large nodes often the same.
-_COLUMNS_PER_ELECTED = 4
 
 
 class FrontierGrower:
@@ -45,8 +43,6 @@ class FrontierGrower:
         self.frontier = Frontier(shard, layout, n_sampled, n_workers, pool, team, constraints, ballot_rows)
         self.memory = self.frontier.memory
         n_features = shard.n_all_features
-        if ballot_rows:
-            self.frontier.cache_columns(_COLUMNS_PER_ELECTED * strategy.n_merged(n_features))
         merged = strategy.n_merged(n_features) * layout.n_planes * self.frontier.stride // n_workers
         # A node takes its merged histograms in words, and a gain and a flag per feature. The same on every worker.
         self.most_pairs = max(64, _LEVEL_BYTES // (2 * (8 * merged + 9 * n_features)))

@@ -7,8 +7,7 @@ import math
 
 import numpy as np
 
-from pvtree.kernels.constants import BLOCK, N_BINS, NONE, ONE, ZERO
-from pvtree.kernels.growing.bundles import place_of
+from pvtree.kernels.constants import N_BINS, NONE, ONE, ZERO
 from pvtree.kernels.growing.children import begin_children, fill_sides_of_node
 from pvtree.kernels.growing.evaluate import evaluate_group
 from pvtree.kernels.growing.families import (
@@ -25,8 +24,6 @@ from pvtree.kernels.growing.families import (
 from pvtree.kernels.growing.quantize import sum_words
 from pvtree.kernels.growing.records import (
     bins_of,
-    column_places_of,
-    columns_of,
     mask_of,
     plane_of,
     planes_of,
@@ -115,18 +112,6 @@ def unpack_sides(parents, nodes, side, bits):
         for place in range(nodes[parent].start, nodes[parent].stop):
             side[place] = (bits[at >> 3] >> np.uint8(at & 7)) & np.uint8(1)
             at += 1
-
-
-@njit
-def copy_columns(start, stop, features, trees, scratches):
-    """Copy the bins of features[start:stop] from their blocks to their columns."""
-    tree = trees[0]
-    bins, columns, column_of = bins_of(tree), columns_of(tree), column_places_of(tree)
-    for i in range(start, stop):
-        block, lane = place_of(features[i], tree)
-        lane_bins, column = bins[block][lane:], columns[column_of[features[i]]]
-        for row in range(len(column)):
-            column[row] = lane_bins[row * BLOCK]
 
 
 @njit

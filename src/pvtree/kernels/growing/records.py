@@ -38,9 +38,8 @@ plan_of = _tree.declare("plan", _INT, "n_features", "6")  # columns: see bundles
 feature_start_of = _tree.declare("feature_start", _INT, "n_blocks + 1")  # where a block's features begin in the plan
 n_bins_of = _tree.declare("n_bins", _INT, "n_features")
 is_categorical_of = _tree.declare("is_categorical", _BYTE, "n_features")
-# Columns of single features, kept beside the blocks while they are added up alone: see column_cache.py.
+# The same bins column by column, where features are often added up alone: n_columns is n_bundles, or 0.
 columns_of = _tree.declare("columns", _BYTE, "n_columns", "n_all_rows")
-column_places_of = _tree.declare("column_of", _INT, "n_features")  # a feature's place among the columns, -1 without one
 # The layout of packed words: see dtypes.Layout.
 plane_of = _tree.declare("plane", _INT, "n_values")
 shift_of = _tree.declare("shift", _INT, "n_values")

@@ -12,7 +12,6 @@ from pvtree.kernels.growing.kept_histograms import kept_histogram
 from pvtree.kernels.growing.records import (
     bins_of,
     bundles_of,
-    column_places_of,
     columns_of,
     mask_of,
     n_bins_of,
@@ -83,9 +82,8 @@ def local_histogram(node, feature, tree, nodes, scratch):
     packed = packed_of(scratch)
     wide = wide_of(scratch)
     packed[: tree.n_planes * N_BINS] = 0  # a node without rows here adds nothing up
-    column = column_places_of(tree)[feature]
-    if column >= 0:
-        bins, bin_step, lane = columns_of(tree)[column], ONE, ZERO
+    if tree.n_columns > 0:
+        bins, bin_step, lane = columns_of(tree)[bundles_of(tree)[feature]], ONE, ZERO
     else:
         block, lane = place_of(feature, tree)
         bins, bin_step = bins_of(tree)[block], BLOCK
