@@ -45,6 +45,7 @@ QUICK = settings(deadline=None, derandomize=True, database=None)
 SMALLEST = 2.0**-1022
 # The largest integer that a label's distance from the mean becomes, where only it and the count share a word.
 MOST_STEPS = 2**36 - 1
+LEAST_ROWS = 5  # of a worker that vote, where not all do: few, as there are few rows
 
 
 @cache
@@ -75,7 +76,8 @@ class Case:
     packs: bool = True
     n_slots: int | None = None  # histograms that a worker can keep; None: enough
     most_pairs: int | None = None  # of siblings that are looked at together; None: all
-    boundaries: int = 64  # between an ordered feature's bins that ballots look at
+    ballot_rows: int = 0  # that vote at the root; 0: all
+    boundaries: int = 64  # between an ordered feature's bins that ballots by samples look at
 
     @property
     def layout(self) -> Layout:
@@ -237,7 +239,7 @@ def grow(case: Case, data: Data, comm: Communicator, elections: Elections) -> Gr
     layout, rules = case.layout, rules_of(case)
     with Team(1 + case.seed % 2) as team:
         shard = make_shard(data, first, stop, team)
-        strategy = CountedVoting(comm, case.top_k, case.election_size, case.packs)
+        strategy = CountedVoting(comm, case.top_k, case.election_size, case.packs, case.ballot_rows)
         grower = FrontierGrower(shard, layout, rules.max_leaves, rules.n_sampled, team, comm, strategy)
         if case.n_slots is not None:
             grower.memory.make_pools(case.n_slots, 2**20)
@@ -260,6 +262,31 @@ def grow(case: Case, data: Data, comm: Communicator, elections: Elections) -> Gr
 # The brute force's way, and the comparison
 
 
+def sampling(case: Case, data: Data) -> dict[str, Any]:
+    """The rows and boundaries by which workers vote, if not by all; naively, in floating point."""
+    rules = rules_of(case)
+    if case.ballot_rows == 0 or (rules.n_sampled or len(tree_features_of(case))) <= int(
+        case.election_size * case.top_k
+    ):
+        return {}
+    key = oracle.hash_number(case.seed, 7)
+    level = np.array(
+        [math.floor(-2.0 * math.log2(oracle.hash_number(key, row) / 2.0**64)) for row in range(case.n_rows)]
+    )
+
+    def sample(own: np.ndarray, n_rows: int) -> np.ndarray:
+        wanted = max(LEAST_ROWS, math.ceil(math.sqrt(n_rows / case.n_rows) * (case.ballot_rows / case.n_workers)))
+        if len(own) <= wanted:
+            return own
+        last = np.sort(level[own])[::-1][wanted - 1]
+        fewer, more = own[level[own] > last], own[level[own] >= last]
+        return fewer if len(fewer) * len(more) >= wanted**2 else more
+
+    # Plain data is searched 16 features at a time.
+    is_plain = not data.categorical and not case.n_classes
+    return {"sample": sample, "ballot_boundaries": case.boundaries, "block": 16 if is_plain else 1}
+
+
 def brute_force(case: Case, data: Data) -> list[brute.Node]:
     rules = rules_of(case)
     names = ("reg_lambda", "reg_alpha", "min_count", "min_hess", "min_gain", "grad_scale", "hess_scale", "gain_scale",
@@ -278,7 +305,7 @@ def brute_force(case: Case, data: Data) -> list[brute.Node]:
             x_log_x=x_log_x if case.n_classes else None,
             top_k=case.top_k,
             election_size=case.election_size,
-            ballot_boundaries=case.boundaries,
+            **sampling(case, data),
         ),
         attributes_of,
     )
@@ -319,7 +346,11 @@ def expected_votes(nodes: list[brute.Node], n_workers: int) -> tuple[int, int, i
 def check(case: Case, data: Data | None = None) -> tuple[list[brute.Node], list[Grown]]:
     data = data or make_data(case)
     elections = Elections()
-    with patch.object(voting, "elect", elections), patch("pvtree.growing.frontier.BALLOT_BOUNDARIES", case.boundaries):
+    with (
+        patch.object(voting, "elect", elections),
+        patch("pvtree.growing.frontier.BALLOT_BOUNDARIES", case.boundaries),
+        patch("pvtree.growing.ballot_sample.LEAST_ROWS", LEAST_ROWS),
+    ):
         grown = local.run(lambda comm: grow(case, data, comm, elections), case.n_workers)
     nodes = brute_force(case, data)
     number = {node.path: i for i, node in enumerate(nodes)}
@@ -377,6 +408,7 @@ CASES_OF: dict[str, st.SearchStrategy[Any]] = {
     "packs": st.booleans(),
     "n_slots": st.sampled_from([None, None, 0, 2, 5]),
     "most_pairs": st.sampled_from([None, None, 1, 3]),
+    "ballot_rows": st.sampled_from([0, 0, 1, 40, 90]),
     "boundaries": st.sampled_from([64, 64, 2, 3, 5]),
 }
 CASES = st.fixed_dictionaries(CASES_OF)
@@ -425,7 +457,7 @@ def test_large_nodes_equal_the_brute_force(
     nodes, _ = check(
         Case(
             5, 2500, 8, 3, n_classes, "precise", 20, categorical=True, top_k=2, rules=limits, packs=packs,
-            boundaries=boundaries,
+            boundaries=boundaries, ballot_rows=0 if packs else 1200,
         )
     )  # fmt: skip
     sizes = [len(node.rows) for node in nodes if node.ballots]
@@ -437,7 +469,17 @@ def test_ballots_look_at_evenly_spaced_boundaries_of_many_bins(n_values: int, bo
     """Every bin, every second, third, fourth and every tenth; columns of the same block have other numbers of bins."""
     check(
         Case(
-            8, 500, 18, 2, 0, "real", n_values, top_k=3, rules={"max_leaves": 8, "min_count": 3}, boundaries=boundaries
+            8,
+            500,
+            18,
+            2,
+            0,
+            "real",
+            n_values,
+            top_k=3,
+            rules={"max_leaves": 8, "min_count": 3},
+            boundaries=boundaries,
+            ballot_rows=10**6,
         )
     )
 

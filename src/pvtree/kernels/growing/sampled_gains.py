@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from pvtree.kernels.constants import BLOCK, COUNT_BITS, N_BINS, ONE, ZERO
+from pvtree.kernels.constants import BLOCK, COUNT_BITS, LANE_STRIDE, N_BINS, ONE, ZERO
 from pvtree.kernels.growing.collect import boundary_step, heavy_from
 from pvtree.kernels.growing.constraints import set_limits
 from pvtree.kernels.growing.lanes import score_lanes
@@ -39,6 +39,7 @@ _COUNT_MASK = (1 << COUNT_BITS) - 1
 # A sample of this many rows, four to a bin, is searched at every boundary: with more rows a ballot converges to the one
 # that all rows would cast. Smaller ones cannot tell neighbouring boundaries apart.
 FULL_GRAINED = 4 * N_BINS
+_MOST_TOGETHER = LANE_STRIDE - N_BINS  # bins of a group: the scratch has room for as many beyond the last bin
 _AHEAD = 32  # rows between the prefetch of a row's block and its use
 
 
@@ -124,11 +125,11 @@ def find_sampled_gains(start, stop, trees, families, nodes, scratches):
         family, block = families[item // tree.n_blocks], item % tree.n_blocks
         node = nodes[family.node]
         first, n_lanes = block_start[block], block_start[block + 1] - block_start[block]
-        most, every = ZERO, N_BINS
+        most, every = ZERO, _MOST_TOGETHER
         for feature in range(first, first + n_lanes):
             most = max(most, n_bins[feature])
             every = min(every, boundary_step(n_bins[feature], tree))
-        if node.stop - node.start >= FULL_GRAINED:
+        if node.stop - node.start >= FULL_GRAINED or most > every * TILE_BOUNDARIES:
             every = ONE
         hist = packed_of(scratch)[: (most + every) * BLOCK]  # the last group of bins is as large as the others
         hist[:] = 0
