@@ -8,10 +8,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 SOURCES := $(shell find src -name '*.py')
+UNIT := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+QUICK := parameters/test_params.py project/test_lengths.py project/test_package.py project/test_paths.py \
+	project/test_rooms.py project/test_sentences.py objectives binning growing model/test_atomic_file.py \
+	model/test_model.py model/test_predict.py training/test_callbacks.py training/test_checkpoint.py \
+	training/test_fingerprint.py reading/test_libsvm_refused.py reading/test_row_ids.py reading/test_sources.py \
+	comm/test_partition.py comm/test_solo.py comm/test_traffic.py comm/test_local.py equivalence/test_cart.py
 BENCH := --output docs/benchmarks.md --summary README.md
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit fuzz chaos format bench paper docs interop clean
+.PHONY: help demo test quick lint types unit coverage fuzz chaos format bench paper docs interop clean
 
 help:  ## Show these lines
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,7 +25,7 @@ help:  ## Show these lines
 demo: $(VENV)/.demo-installed $(VENV)/.kernels-current  ## Train and evaluate on real data, about 3 minutes from nothing
 	@$(BIN)/python -m pvtree.front.demo
 
-test:  ## Lint, check types and run every test, under 10 minutes from nothing
+test:  ## Lint, check types and run every test, under 8 minutes from nothing on two cores
 	@$(MAKE) --no-print-directory -j 2 lint types unit
 
 lint: $(VENV)/.test-installed  ## Run ruff's linter and formatter, and check the order of the rooms, without changing anything
@@ -30,12 +36,20 @@ lint: $(VENV)/.test-installed  ## Run ruff's linter and formatter, and check the
 types: $(VENV)/.test-installed  ## Check types with mypy
 	@$(BIN)/mypy
 
+# Few kernels to compile and few tools to install, so that it takes less than two minutes from nothing too.
+quick: $(VENV)/.quick-installed  ## Run the linter and the tests that matter between two edits, under 2 minutes
+	@$(BIN)/ruff check .
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not mpi and not dask and not docs" $(addprefix tests/,$(QUICK))
+
 # Three processes on two cores, as many tests wait. In the order of their names, those with processes of their own come
 # first; by the number of tests, as is usual, they would come last, one after the other.
-unit: $(VENV)/.test-installed  ## Run the tests
-	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+unit: $(VENV)/.test-installed  ## Run the tests; PROFILE=random draws other examples than always
+	@$(UNIT) $(if $(PROFILE),--hypothesis-profile=$(PROFILE))
 
-fuzz: $(VENV)/.test-installed  ## Attack with hostile input for MINUTES=30, with fresh seeds; failures go to build/fuzz
+coverage: $(VENV)/.test-installed  ## Run the tests and write which lines they reach to build/coverage
+	@$(UNIT) --cov --cov-report=term:skip-covered --cov-report=html:build/coverage
+
+fuzz: $(VENV)/.test-installed $(VENV)/.kernels-current  ## Attack with hostile input for MINUTES=30, with fresh seeds; failures go to build/fuzz
 	@$(BIN)/python tests/attack --minutes $(or $(MINUTES),30)
 
 format: $(VENV)/.test-installed  ## Let ruff format the code and fix what it can
@@ -67,10 +81,15 @@ $(VENV)/.demo-installed: pyproject.toml | $(BIN)/python
 	@$(PIP) install --editable .
 	@touch $@
 
+$(VENV)/.quick-installed: pyproject.toml | $(BIN)/python
+	@echo "Installing pvtree and what its quick tests need into $(VENV)."
+	@$(PIP) install --editable '.[quick]'
+	@touch $@ $(VENV)/.demo-installed
+
 $(VENV)/.test-installed: pyproject.toml | $(BIN)/python
 	@echo "Installing pvtree and its test tools into $(VENV)."
 	@$(PIP) install --editable '.[test]'
-	@touch $@ $(VENV)/.demo-installed
+	@touch $@ $(VENV)/.demo-installed $(VENV)/.quick-installed
 
 $(VENV)/.bench-installed: pyproject.toml | $(BIN)/python
 	@echo "Installing pvtree and the libraries it is measured against into $(VENV)."

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import shutil
+import signal
 from pathlib import Path
 
 from hypothesis import settings
@@ -26,7 +27,11 @@ def use_cache_of_these_sources() -> None:
     os.environ["NUMBA_CACHE_DIR"] = str(folder)
 
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as shells start background jobs; some tests press Ctrl-C
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 if "NUMBA_CACHE_DIR" not in os.environ:
     use_cache_of_these_sources()
-settings.register_profile("same every time", derandomize=True, database=None, deadline=None)
-settings.load_profile("same every time")
+# The same examples in every run. ``make unit PROFILE=random`` draws others, and prints how to repeat one that fails.
+settings.register_profile("fixed", derandomize=True, database=None, deadline=None)
+settings.register_profile("random", derandomize=False, database=None, deadline=None, print_blob=True)
+settings.load_profile("fixed")

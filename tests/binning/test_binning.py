@@ -49,7 +49,7 @@ def expected_bins(X: np.ndarray, thresholds: Thresholds) -> np.ndarray:
     return np.column_stack(columns)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@settings(max_examples=100)
 @given(ANY_FLOAT, ANY_FLOAT)
 def test_a_midpoint_is_below_the_right_value_and_not_below_the_left(a: float, b: float) -> None:
     low, high = min(a, b), max(a, b)
@@ -74,7 +74,7 @@ def test_midpoints_at_the_ends_of_floats(low: float, high: float, middle: float)
     assert midpoint(low, high) == middle
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=60)
 @given(arrays(np.float64, st.integers(1, 60), elements=st.floats()), st.sampled_from([2, 3, 10, 255]))
 def test_few_distinct_values_get_a_bin_each(column: np.ndarray, max_bin: int) -> None:
     data, thresholds = bin_all(column[:, None], max_bin)
@@ -231,7 +231,7 @@ def awkward_columns(rng: np.random.Generator, n_rows: int) -> np.ndarray:
     return X
 
 
-@settings(max_examples=40, deadline=None, derandomize=True, database=None)
+@settings(max_examples=40)
 @given(
     st.integers(0, 2**32), st.integers(1, 300), st.sampled_from([1, 2, 3, 5, 8]), st.sampled_from([2, 16, 255]),
     st.sampled_from([np.float32, np.float64]), st.sampled_from([10**9, 100]), st.sampled_from([2**24, 3000, 1]),

@@ -30,7 +30,7 @@ def mass_of(*masses: np.ndarray) -> np.ndarray:
     return table
 
 
-@settings(max_examples=80, deadline=None, derandomize=True, database=None)
+@settings(max_examples=80)
 @given(st.lists(st.integers(1, 10**6), min_size=3, max_size=255), st.integers(2, 40))
 def test_merged_bins_are_runs_of_fine_ones(masses: list[int], n_coarse: int) -> None:
     n = len(masses)

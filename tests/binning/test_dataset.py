@@ -64,7 +64,7 @@ def assert_same_thresholds(shard: Shard, whole: Shard) -> None:
     assert_array_equal(np.flatnonzero(shard.thresholds.is_categorical), list(CODES))
 
 
-@settings(max_examples=40, deadline=None, derandomize=True, database=None)
+@settings(max_examples=40)
 @given(
     st.integers(0, 2**32), st.integers(1, 200), st.sampled_from([1, 2, 3, 5, 8]),
     st.sampled_from(["data", "voting", "quantized"]), st.sampled_from([np.float32, np.float64]),
@@ -88,7 +88,7 @@ def test_spread_rows_have_the_bins_of_one_worker(seed, n_rows, n_workers, tree_l
     assert_array_equal(np.concatenate([shard.ids.numbers() for shard in shards]), np.arange(n_rows))
 
 
-@settings(max_examples=20, deadline=None, derandomize=True, database=None)
+@settings(max_examples=20)
 @given(st.integers(0, 2**32), st.integers(6, 40), st.sampled_from([1, 2, 3, 5, 8]), st.sampled_from([10**9, 50]))
 def test_spread_columns_have_the_bins_of_one_worker(seed, n_features, n_workers, sample_size) -> None:
     X, y = rows_of(seed, 90, n_features), np.arange(90.0)

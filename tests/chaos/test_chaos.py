@@ -39,12 +39,15 @@ def engines():
 @pytest.mark.parametrize(
     ("engine", "kind", "at"),
     [
-        ("mpi", "kill", 0.7),
-        ("mpi", "full device", 0.5),
-        ("mpi", "flipped bits", 0.5),
-        ("dask", "kill", 0.7),
-        ("dask", "file limit", 0.5),
-        ("dask", "swapped", 0.5),
+        pytest.param(engine, kind, at, marks=getattr(pytest.mark, engine))
+        for engine, kind, at in [
+            ("mpi", "kill", 0.7),
+            ("mpi", "full device", 0.5),
+            ("mpi", "flipped bits", 0.5),
+            ("dask", "kill", 0.7),
+            ("dask", "file limit", 0.5),
+            ("dask", "swapped", 0.5),
+        ]
     ],
 )
 @pytest.mark.filterwarnings("ignore::pvtree.training.skew.SkewWarning")

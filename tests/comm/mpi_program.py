@@ -152,9 +152,12 @@ def test_the_users_own_messages_do_not_mix():
 
 
 def test_duplicates_are_given_back():
-    """MPICH has 2,048 at most."""
+    """MPICH has 2,048 at most, and refuses the next."""
     for _ in range(2100):
         mpi.MPICommunicator(mpi.load_mpi().COMM_SELF).close()
+    duplicate = mpi.MPICommunicator(mpi.load_mpi().COMM_SELF)
+    assert [part.tolist() for part in duplicate.allgather(np.array([7]), "rows")] == [[7]]
+    duplicate.close()
 
 
 def test_waiting_leaves_the_core_to_others():

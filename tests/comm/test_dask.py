@@ -38,6 +38,7 @@ from pvtree.errors import (
     WorkerTimeoutError,
 )
 
+pytestmark = pytest.mark.dask
 ENDS_WITHIN = 10.0  # seconds, after a worker was lost
 
 

@@ -22,12 +22,14 @@ from pvtree.comm import Solo, local, mpi
 from pvtree.errors import MissingDependencyError
 from pvtree.training.checkpoint_file import Checkpoint
 
+pytestmark = pytest.mark.mpi
+
 
 def test_conformance(tmp_path):
     code, printed = run_to_end(8, "program", "conformance", tmp_path, timeout=150)
     assert code == 0, printed
     n_passed = int(re.search(r"^(\d+) passed", printed, re.MULTILINE)[1])
-    assert n_passed > 150
+    assert n_passed > 100
     assert "skipped" not in printed
 
 
@@ -40,7 +42,7 @@ def virtual_models(case, learner, size):
 
 
 @pytest.mark.filterwarnings("ignore::pvtree.training.skew.SkewWarning")
-@pytest.mark.parametrize("n_ranks", [1, 2, 5])
+@pytest.mark.parametrize("n_ranks", [1, 5])
 def test_models_are_those_of_the_virtual_cluster(n_ranks, tmp_path):
     expected = {(case, learner): virtual_models(case, learner, n_ranks) for case in CASES for learner in LEARNERS}
     code, printed = run_to_end(n_ranks, "trainings", "equality", tmp_path, timeout=120)
@@ -120,8 +122,11 @@ def killed_training(folder, learner, victim, exchange, seconds, n_after):
 
 @pytest.mark.filterwarnings("ignore::pvtree.training.skew.SkewWarning")
 def test_trainings_killed_at_random_moments_go_on_from_their_checkpoint(tmp_path):
-    """All others end, the lost rank can be read, and the model is that of an uninterrupted training."""
-    n_kills, learners = 12, ("data", "voting")
+    """All others end, the lost rank can be read, and the model is that of an uninterrupted training.
+
+    ``make chaos`` kills some hundred more.
+    """
+    n_kills, learners = 6, ("data", "voting")
     whole = {"data": train_on_threads("data", 1), "voting": train_on_threads("voting", 4)}
     assert whole["voting"] != whole["data"] == train_on_threads("data", 4)  # and the kernels are compiled
     assert run_to_end(4, "trainings", "training", tmp_path, "+".join(learners), timeout=60)[0] == 0
@@ -132,7 +137,8 @@ def test_trainings_killed_at_random_moments_go_on_from_their_checkpoint(tmp_path
     with ThreadPoolExecutor(2) as pool:  # mpiexec leaves much of the time unused when it starts and ends a job
         for kill in range(n_kills):
             learner = learners[kill % 2]
-            exchange = {0: 0, 1: 1, n_kills - 1: ends[learner]}.get(kill, moment.randrange(2, ends[learner]))
+            between = int(ends[learner] * (0.3 + 0.25 * (kill - 2) + 0.15 * moment.random()))  # in three parts of it
+            exchange = {0: 0, 1: 1, n_kills - 1: ends[learner]}.get(kill, between)
             victim, seconds = moment.randrange(4), moment.choice([0, 0.005 * moment.random()])
             n_after = {n_kills - 2: 3, n_kills - 1: 4}.get(kill)  # of "data", and of "voting"
             given = (tmp_path / str(kill), learner, victim, exchange, seconds, n_after)

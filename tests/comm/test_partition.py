@@ -20,7 +20,7 @@ def test_blocks_are_those_of_array_split(n: int, n_workers: int) -> None:
         assert bounds[0] == 0 and bounds[-1] == n
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@settings(max_examples=100)
 @given(st.lists(st.integers(1, 30), max_size=30), st.integers(1, 8))
 def test_queries_are_cut_at_the_nearest_end(sizes: list[int], n_workers: int) -> None:
     group = np.array(sizes, np.int64)

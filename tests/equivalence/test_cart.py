@@ -132,13 +132,13 @@ def check(case: Case) -> None:
     assert_routes_its_rows(model, X, nodes)
 
 
-@settings(max_examples=80, deadline=None, derandomize=True, database=None)
+@settings(max_examples=80)
 @given(cases(st.integers(1, 9)))
 def test_classification_trees_equal_the_brute_force(case: Case) -> None:
     check(case)
 
 
-@settings(max_examples=80, deadline=None, derandomize=True, database=None)
+@settings(max_examples=80)
 @given(cases(st.just(0)))
 def test_regression_trees_equal_the_brute_force(case: Case) -> None:
     check(case)

@@ -47,7 +47,7 @@ def expected_values(nodes: list[Node], rules: oracle.Rules) -> np.ndarray:
     return values
 
 
-@settings(max_examples=40, deadline=None, derandomize=True, database=None)
+@settings(max_examples=40)
 @given(
     st.integers(0, 2**32),
     st.integers(20, 150),

@@ -16,7 +16,7 @@ from pvtree.errors import DivergedError
 from pvtree.find_split.exchange import SEAL_BYTES, Exchange
 from pvtree.growing.frontier_records import split_dtype
 
-SETTINGS = settings(derandomize=True, deadline=None, max_examples=40)
+SETTINGS = settings(max_examples=40)
 
 
 def on_workers(work: Callable[[Exchange, int], Any], size: int = 3) -> list[Any]:

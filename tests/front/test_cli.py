@@ -135,6 +135,7 @@ def run_ranks(given, **how):
     return subprocess.run(command, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, **how)
 
 
+@pytest.mark.mpi
 @pytest.mark.parametrize(
     ("task", "more", "learner"),
     [("classification", [], "exact_voting"), ("ranking", ["--tree-learner=data"], "data")],
@@ -150,6 +151,7 @@ def test_ranks_train_the_model_of_one_process(task, more, learner, tmp_path):
     assert len(done.stdout.splitlines()) == 4, done.stdout
 
 
+@pytest.mark.mpi
 @pytest.mark.parametrize("whose", ["all", "one"])
 def test_wrong_input_is_told_once_by_all_ranks(whose, tmp_path):
     data, model = write(make_frame(np.float64), tmp_path / "data", "classification"), tmp_path / "model.json"

@@ -43,6 +43,7 @@ from pvtree.errors import CommunicationError, InvalidDataError, InvalidParameter
 from pvtree.front.estimators import on_dask
 from pvtree.training.skew import SkewWarning
 
+pytestmark = pytest.mark.dask
 PRELOADED += ["dask.array", "dask.dataframe", "pvtree.training.train", "pvtree.front.estimators.on_dask"]
 N_ROWS = 403
 # Odd lengths, none and one row, and more partitions than workers.

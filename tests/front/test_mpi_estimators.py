@@ -17,6 +17,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "comm"))
 from mpi_estimators import OF_PARTITION, SIZES, make_cases, outcome, schedules
 from mpi_jobs import outputs, run_to_end, started, wait_for_all_to_end, wait_until
 
+pytestmark = pytest.mark.mpi
+
 
 class Interrupted(Exception):
     pass

@@ -83,6 +83,7 @@ def test_wrong_sizes_of_queries_are_refused():
             pvtree.Dataset(X, y, group=sizes).subset([0])
 
 
+@pytest.mark.dask
 def test_rows_on_a_dask_cluster_have_no_subset():
     dask_array = pytest.importorskip("dask.array")
     with pytest.raises(InvalidTypeError, match=r"call its compute\(\)"):

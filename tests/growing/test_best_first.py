@@ -27,7 +27,7 @@ from pvtree.kernels.growing.records import NODE, TREE, fill_record
 from pvtree.kernels.team import Team
 from worker_rows import Workers, any_rows, as_set
 
-SETTINGS = settings(derandomize=True, deadline=None, max_examples=150)
+SETTINGS = settings(max_examples=150)
 
 
 # Best-first growth, a leaf at a time and a frontier at a time

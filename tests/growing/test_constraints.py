@@ -6,7 +6,6 @@ import json
 import math
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import click
@@ -24,7 +23,6 @@ from pvtree.parameters.rules import RULES
 from pvtree.reading.tables import Columns
 from pvtree.training.fingerprint import PARTS, _deciding, differences
 
-QUICK = settings(deadline=None, derandomize=True, database=None)
 COLUMNS = Columns(4, ("age", "income", "colour", "size"), {2: ("blue", "red")})
 
 
@@ -134,7 +132,7 @@ SUMS = st.floats(-1e6, 1e6)
 POSITIVE = st.floats(1e-3, 1e6)
 
 
-@settings(QUICK, max_examples=200)
+@settings(max_examples=200)
 @given(SUMS, POSITIVE, SUMS, POSITIVE, st.sampled_from([0.0, 3.0]), SUMS, SUMS, st.sampled_from([-1.0, 0.0, 1.0]))
 def test_constraints_never_raise_a_score(
     gl: float, hl: float, gr: float, hr: float, alpha: float, a: float, b: float, sign: float
@@ -181,7 +179,7 @@ def fitted(name: str, seed: int, **more: Any) -> tuple[Any, np.ndarray, list[int
 
 
 @pytest.mark.filterwarnings("ignore::pvtree.training.skew.SkewWarning")
-@settings(QUICK, max_examples=28)
+@settings(max_examples=28)
 @given(st.integers(0, 2**32), st.data())
 def test_predictions_are_monotone(seed: int, draw: st.DataObject) -> None:
     kinds = ["GBDTRegressor", "GBDTClassifier", "GBDTRanker", "RandomForestRegressor", "RandomForestClassifier",
@@ -200,9 +198,3 @@ def test_predictions_are_monotone(seed: int, draw: st.DataObject) -> None:
         assert steps.min() >= 0.0, (name, learner, column)
         moving = max(moving, float(steps.max()))
     assert moving > 0.0 or "Rank" in name
-
-
-def test_the_page_about_constraints_runs() -> None:
-    page = Path(__file__).parents[2] / "docs" / "constraints.md"
-    (code,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
-    exec(compile(code, str(page), "exec"), {})

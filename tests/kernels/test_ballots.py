@@ -20,7 +20,7 @@ from pvtree.find_split import voting
 from pvtree.kernels.wire import ballots as kernels
 from worker_rows import Workers, any_rows, brute_rules, brute_values
 
-SETTINGS = settings(derandomize=True, deadline=None, max_examples=150)
+SETTINGS = settings(max_examples=150)
 BALLOTS = [np.uint16, np.uint32]
 
 

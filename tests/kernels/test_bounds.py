@@ -21,7 +21,7 @@ from pvtree.kernels.bounds import wire as bound_wire
 from pvtree.kernels.bounds.local import NO_HESSIAN
 from worker_rows import Workers, any_rows, brute_rules, brute_values
 
-SETTINGS = settings(derandomize=True, deadline=None, database=None, max_examples=120)
+SETTINGS = settings(max_examples=120)
 NAMES = ["gradient constant", "gradient real", "2 classes constant", "2 classes real", "3 classes copies"]
 CATEGORICAL = (1, 4)
 PENALTIES: dict[str, dict[str, Any]] = {

@@ -100,5 +100,7 @@ def test_a_lock_is_taken_by_one_at_a_time_and_given_up_on(tmp_path, monkeypatch)
 
 def test_without_a_folder_to_write_to_work_goes_on(tmp_path):
     (tmp_path / "file").write_text("")
+    done = []
     with alone(str(tmp_path / "file" / "below"), "kernel"):
-        pass
+        done.append("work")
+    assert done == ["work"] and [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -22,7 +22,7 @@ from pvtree.kernels.wire.merge import place_items, plan_items
 from pvtree.kernels.wire.messages import PACKED, PLAIN, SPARSE, TRAVELS
 from worker_rows import Workers, any_features, any_rows, as_set, brute_rules, brute_values
 
-SETTINGS = settings(derandomize=True, deadline=None, max_examples=150)
+SETTINGS = settings(max_examples=150)
 NONE = -1
 
 

@@ -12,12 +12,12 @@ from numpy.testing import assert_array_equal
 
 from growing_rows import make_rules
 from packed_rows import FULL, random_values
-from pvtree.find_split.post import HistogramMessages
+from pvtree.find_split.histogram_messages import HistogramMessages
 from pvtree.growing.frontier_records import Items
 from pvtree.kernels.wire.messages import PACKED, PLAIN, SPARSE, TRAVELS
 from worker_rows import Workers, any_features, any_rows
 
-SETTINGS = settings(derandomize=True, deadline=None, max_examples=80)
+SETTINGS = settings(max_examples=80)
 FORMS = {"plain": PLAIN, "packed": PACKED, "sparse": SPARSE}
 WHOLE = np.array([0, 4]), np.arange(4)  # the root and all of four features
 # A layout of each kind, and those whose words take only 512 rows: large nodes of few rows.

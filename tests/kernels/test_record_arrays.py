@@ -53,7 +53,10 @@ def test_an_array_of_another_type_or_shape_is_refused(name: str, wrong: np.ndarr
 
 
 def test_an_empty_array_stands_for_one_that_is_not_read():
-    fill_record(TREE, arrays() | NUMBERS | {"limits": np.empty((0, 2))})
+    given = arrays()
+    bins, block_start, _ = copies(fill_record(TREE, given | NUMBERS | {"limits": np.empty((0, 2))}))
+    np.testing.assert_array_equal(bins, given["bins"])
+    np.testing.assert_array_equal(block_start, given["block_start"])
 
 
 def test_a_length_is_a_sum_of_products():

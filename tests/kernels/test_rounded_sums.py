@@ -20,7 +20,7 @@ from pvtree.kernels.wire.bits import put_bits
 from pvtree.kernels.wire.histograms import from_bytes, max_bits, put_histogram, to_bytes, wire_scratch
 
 int64 = np.int64
-SETTINGS = settings(derandomize=True, deadline=None, database=None, max_examples=60)
+SETTINGS = settings(max_examples=60)
 GRIDS = [*ROUNDS, make_grid(0.01, 0.02), make_grid(5.0, 3.0)]
 
 

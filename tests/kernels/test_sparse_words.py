@@ -13,7 +13,7 @@ from pvtree.kernels.wire.sparse_words import add_sparse, most_words, put_sparse
 
 int64 = np.int64
 BITMAP_WORDS = 5
-SETTINGS = settings(derandomize=True, deadline=None, max_examples=150)
+SETTINGS = settings(max_examples=150)
 
 
 class Histogram:

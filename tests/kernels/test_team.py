@@ -12,7 +12,7 @@ from pvtree.kernels import team as team_module
 from pvtree.kernels.team import StoppedError, Team
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     n=st.integers(0, 500),
     n_threads=st.integers(1, 3),

@@ -25,7 +25,7 @@ RANGES = [
     *[(0, 0), (0, 1), (-1, 0), (-5, 5), (7, 7), (0, 4095), (-2047, 2047), (-(2**40), 2**40), (-9, LARGEST)],
     *[(LEAST, LARGEST), (LARGEST, LARGEST), (LEAST, LEAST), (LARGEST - 1, LARGEST)],
 ]
-SETTINGS = settings(derandomize=True, deadline=None, max_examples=150)
+SETTINGS = settings(max_examples=150)
 
 
 class Item:

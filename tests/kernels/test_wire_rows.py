@@ -16,7 +16,7 @@ from pvtree.kernels.wire.histograms import from_bytes, max_bits, put_histogram, 
 from pvtree.kernels.wire.rows import add_rows, arrange_rows, bits_of_rows, max_bits_of_rows, put_rows, rows_scratch
 
 int64 = np.int64
-SETTINGS = settings(derandomize=True, deadline=None, max_examples=100)
+SETTINGS = settings(max_examples=100)
 
 
 class Node:

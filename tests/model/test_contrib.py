@@ -89,7 +89,7 @@ def contrib_naive(model: Model, X: np.ndarray) -> np.ndarray:
     return out.reshape(len(X), -1)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     seed=st.integers(0, 2**32),
     sizes=st.lists(st.sampled_from([0, 1, 2, 5, 12]), min_size=1, max_size=3),
@@ -114,7 +114,7 @@ def test_nodes_without_rows_weigh_nothing():
         np.testing.assert_allclose(model.predict_contrib(X), contrib_naive(model, X), rtol=0, atol=1e-12)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     seed=st.integers(0, 2**32),
     size=st.sampled_from([1, 7, 40, 150]),
@@ -269,6 +269,7 @@ def test_sparse_rows_without_trees_or_rows():
     assert random_model(3, [2]).predict_contrib(sparse.csr_array((0, N_FEATURES))).shape == (0, N_FEATURES + 1)
 
 
+@pytest.mark.dask
 def test_a_dask_collection_is_explained_where_it_is():
     array = pytest.importorskip("dask.array")
     for estimator in (pvtree.GBDTClassifier, pvtree.GBDTRegressor):

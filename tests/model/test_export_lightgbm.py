@@ -83,7 +83,7 @@ def without_tiny(X):
 # Out
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 2**32),
     sizes=st.lists(st.sampled_from([0, 1, 2, 5, 30, 70]), min_size=1, max_size=4),

@@ -136,7 +136,7 @@ def test_many_categories(tmp_path):
         read(its.model_to_string(), tmp_path)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 2**32), kind=st.sampled_from([("gbdt", 1), ("gbdt", 3), ("forest", 1), ("forest", 3)]))
 def test_exports_read_back(tmp_path_factory, seed, kind):
     ensemble, n_outputs = kind
@@ -223,7 +223,7 @@ def test_a_wrong_file_is_refused_in_a_sentence(old, new, tmp_path):
         read(CATEGORICAL.replace(old, new, 1), tmp_path)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_a_damaged_file_gives_a_sound_model_or_a_sentence(tmp_path_factory, data):
     at = data.draw(st.integers(0, len(CATEGORICAL) - 1))

@@ -51,7 +51,7 @@ floats = st.floats(allow_nan=False) | st.sampled_from([math.inf, -math.inf, 5e-3
 labels = st.text() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.booleans()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 2**32),
     sizes=st.lists(st.integers(0, 20), max_size=3),
@@ -112,7 +112,7 @@ def test_labels_keep_their_types():
 _TEXT = rich_model().to_json()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(data=st.data())
 def test_mutations_give_an_error_or_the_same_model(data, tmp_path_factory):
     raw = bytearray(_TEXT.encode())

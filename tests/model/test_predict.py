@@ -45,7 +45,7 @@ def raw_naive(model: Model, X: np.ndarray, trees: range | None = None) -> np.nda
     return out if model.ensemble == "gbdt" else out / max(1, len(trees)) + model.init_score
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32),
     sizes=SIZES,

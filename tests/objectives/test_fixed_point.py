@@ -31,7 +31,7 @@ def integer_sum(values, max_abs, n):
     return _join(*_limbs(_flat(values), limb, scale_exponent), limb), scale_exponent + limb
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(ANY_FLOATS, max_size=40), st.randoms(use_true_random=False))
 def test_sum_does_not_depend_on_order(values, random):
     shuffled = list(values)
@@ -39,7 +39,7 @@ def test_sum_does_not_depend_on_order(values, random):
     assert exact_sum(np.array(values)) == exact_sum(np.array(shuffled))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(FLOATS, min_size=1, max_size=40), st.integers(0, 40))
 def test_sum_does_not_depend_on_the_workers(values, cut):
     array = np.array(values)
@@ -49,7 +49,7 @@ def test_sum_does_not_depend_on_the_workers(values, cut):
     assert to_float(parts[0][0] + parts[1][0], parts[0][1]) == exact_sum(array)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(FLOATS, max_size=40))
 def test_sum_is_accurate_relative_to_the_largest_value(values):
     array = np.array(values)
@@ -106,7 +106,7 @@ def bits(values):
     return [float(np.float64(value)).hex() for value in values]
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=60)
 @given(st.integers(0, 2**32), st.integers(0, 40), st.sampled_from([2, 3, 5, 8]), st.booleans())
 def test_workers_together_get_the_bits_of_one(seed, n, n_workers, weighted):
     rng = np.random.default_rng(seed)

@@ -15,7 +15,7 @@ from pvtree.errors import InvalidParameterError
 from pvtree.kernels.objectives.metrics import add_product, ordered_pair_weight
 from pvtree.objectives.metrics import CustomMetric, evaluate_together, get_metric
 
-thorough = settings(max_examples=60, deadline=None, derandomize=True, database=None)
+thorough = settings(max_examples=60)
 AUC = get_metric("auc", "binary")
 
 

@@ -99,7 +99,7 @@ def trainings(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, Params, dict]:
     return X, y, params, others
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=60)
 @given(trainings())
 def test_bytes_and_calls_of_every_phase_are_the_formulas(training) -> None:
     X, y, params, others = training

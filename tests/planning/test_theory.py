@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
@@ -15,10 +15,7 @@ from pvtree import theory
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError, PvtreeError
 from pvtree.find_split import Votes
 
-QUIET = settings(deadline=None, derandomize=True, database=None)
 
-
-@QUIET
 @given(st.floats(0, 1), st.integers(1, 200), st.sampled_from([1.0, 1.2, 1.5, 2.0, 3.0, 10.0]))
 def test_selection_is_the_tail_of_a_binomial(p, n_workers, election_size) -> None:
     least = n_workers * 10 // round(10 * election_size) + 1  # in whole numbers
@@ -38,7 +35,6 @@ def test_selection_of_arrays_and_of_the_paper_s_machines() -> None:
     assert theory.selection_probability(1.0, 5, 1.0, top_k=2) == 1.0
 
 
-@QUIET
 @given(st.integers(1, 9), st.integers(1, 4), st.sampled_from([1.0, 1.5, 2.0, 3.0]), st.integers(0, 10**6))
 def test_so_many_votes_are_enough_and_one_less_is_not_always(n_workers, top_k, election_size, seed) -> None:
     rng = np.random.default_rng(seed)
@@ -119,7 +115,6 @@ def test_p_from_ballots() -> None:
     assert chosen.value == pytest.approx(binom.sf(1, 4, 19 / 28))
 
 
-@QUIET
 @given(st.integers(1, 12), st.integers(1, 6), st.integers(0, 10**6), st.booleans())
 def test_the_bound_by_attributes_is_that_of_the_attributes_themselves(d, top_k, seed, with_best) -> None:
     rng = np.random.default_rng(seed)
@@ -159,7 +154,6 @@ def test_the_best_number_of_machines_is_that_of_the_largest_probability() -> Non
     assert theory.best_machine_number(lambda n: 1.0, 7, np.array([5, 2])) == 5  # equals: the first
 
 
-@QUIET
 @given(st.integers(2, 33), st.integers(1, 4), st.integers(0, 10**6))
 def test_without_alpha_the_printed_bound_is_never_better_with_more_machines(n_workers, top_k, seed) -> None:
     """docs/theory.md proves it; discussion 3 sees a best number in between."""

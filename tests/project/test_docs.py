@@ -1,5 +1,7 @@
 """The documentation builds without a warning, and its Python runs from top to bottom, page by page."""
 
+import ast
+import importlib
 import re
 import subprocess
 import sys
@@ -10,6 +12,7 @@ import pytest
 import pvtree
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
+pytestmark = pytest.mark.docs
 # Needs ranks or a cluster: tests/project/test_examples.py runs the complete programs that it names.
 NOT_RUN = {"training-on-clusters"}
 
@@ -21,14 +24,38 @@ def python_blocks(page: Path) -> list[str]:
 PAGES = [page for page in sorted(DOCS.glob("*.md")) if python_blocks(page)]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def defined_names(block: str) -> set[str]:
+    """What a block imports and assigns at its top level."""
+    names = set()
+    for node in ast.parse(block).body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            names |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.Assign):
+            names |= {name.id for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name)}
+    return names
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.stem not in NOT_RUN], ids=lambda page: page.stem)
 def test_python_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict = {}
     for block in python_blocks(page):
-        code = compile(block, str(page), "exec")
-        if page.stem not in NOT_RUN:
-            exec(code, names)
+        exec(compile(block, str(page), "exec"), names)
+        assert defined_names(block) <= names.keys()
+
+
+@pytest.mark.parametrize("page", sorted(NOT_RUN))
+def test_python_of_a_page_that_is_not_run_imports_what_exists(page):
+    imports = [
+        node
+        for block in python_blocks(DOCS / f"{page}.md")
+        for node in ast.walk(ast.parse(block))
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("pvtree")
+    ]
+    assert imports
+    for node in imports:
+        module = importlib.import_module(str(node.module))
+        assert [alias.name for alias in node.names if not hasattr(module, alias.name)] == []
 
 
 def test_quickstart_has_code_to_run():

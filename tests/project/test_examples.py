@@ -14,6 +14,7 @@ from pvtree.front import demo
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+pytestmark = pytest.mark.docs
 
 # What each example prints, and the least value of the figure in it.
 LEAST = {
@@ -29,7 +30,12 @@ MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathse
 STARTED = {"dask_training": [sys.executable], "mpi_training": [MPIEXEC, "-n", "4", sys.executable]}
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+ENGINES = {"dask_training": [pytest.mark.dask], "mpi_training": [pytest.mark.mpi]}
+
+
+@pytest.mark.parametrize(
+    "path", [pytest.param(path, marks=ENGINES.get(path.stem, []), id=path.stem) for path in EXAMPLES]
+)
 def test_example_learns(path, capsys):
     if path.stem in STARTED:
         command = [*STARTED[path.stem], str(path)]
@@ -41,8 +47,11 @@ def test_example_learns(path, capsys):
     found = re.search(pattern, printed)
     assert found, printed
     assert float(found[1]) >= least
+    if path.stem == "classification":
+        assert "predicts the same as the estimator: True" in printed
 
 
+@pytest.mark.mpi
 def test_mpi_example_runs_without_mpiexec():
     command = [sys.executable, str(ROOT / "examples" / "mpi_training.py")]
     printed = subprocess.run(command, check=True, timeout=120, stdout=subprocess.PIPE, text=True).stdout
@@ -51,11 +60,6 @@ def test_mpi_example_runs_without_mpiexec():
 
 def test_every_example_has_its_figure():
     assert {path.stem for path in EXAMPLES} == set(LEAST)
-
-
-def test_classification_example_reads_back_what_it_saved(capsys):
-    runpy.run_path(str(ROOT / "examples" / "classification.py"))
-    assert "predicts the same as the estimator: True" in capsys.readouterr().out
 
 
 def test_readme_code_runs(tmp_path, monkeypatch, capsys):

@@ -1,12 +1,10 @@
 """The package as a whole: what importing it loads, what it exports, and that its version has one source."""
 
 import ast
-import io
 import pickle
 import subprocess
 import sys
 import tomllib
-import warnings
 from pathlib import Path
 
 import pytest
@@ -97,26 +95,6 @@ def test_public_classes_and_functions_name_the_package_as_their_home():
         thing = getattr(pvtree, name)
         assert (thing.__module__, thing.__qualname__) == ("pvtree", name)
         assert pickle.loads(pickle.dumps(thing)) is thing
-
-
-def test_a_pickled_estimator_names_no_private_module():
-    """But those of ``pvtree.comm``, which are public."""
-    X = [[i % 7, i % 5, i % 3] for i in range(60)]
-    fitted = pvtree.GBDTRegressor(n_estimators=2, tree_learner="exact_voting", n_workers=2, top_k=1, verbosity=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", pvtree.SkewWarning)
-        fitted.fit(X, [sum(row) for row in X])
-    assert fitted.votes_ and fitted.certificates_
-    homes = set()
-
-    class Homes(pickle.Unpickler):
-        def find_class(self, module, name):
-            homes.add(module)
-            return super().find_class(module, name)
-
-    loaded = Homes(io.BytesIO(pickle.dumps(fitted))).load()
-    assert loaded.predict(X).tolist() == fitted.predict(X).tolist()
-    assert {home for home in homes if home.startswith("pvtree")} == {"pvtree", "pvtree.comm.traffic"}
 
 
 @pytest.mark.parametrize(

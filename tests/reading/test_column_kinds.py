@@ -127,6 +127,7 @@ def test_rows_without_names_for_a_model_with_names(make):
         GBDTRegressor(n_estimators=1).fit(np.asarray(X), LABELS, init_model=fitted).predict(make(X))
 
 
+@pytest.mark.dask
 def test_one_warning_for_all_partitions_without_names():
     da = pytest.importorskip("dask.array")
     X = pd.DataFrame({"a": NUMBERS, "b": NUMBERS % 7})

@@ -19,6 +19,7 @@ da = pytest.importorskip("dask.array")
 dd = pytest.importorskip("dask.dataframe")
 distributed = pytest.importorskip("distributed")
 
+pytestmark = pytest.mark.dask
 ROWS = np.arange(200.0).reshape(100, 2)
 FRAME = pd.DataFrame(ROWS, columns=["a", "b"])
 

@@ -19,7 +19,7 @@ from pvtree.reading.tables import Columns
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
-quickly = settings(deadline=None, derandomize=True, database=None, max_examples=25)
+quickly = settings(max_examples=25)
 
 
 def write_csv(path, columns, delimiter=",", header=True, gzipped=False):

@@ -28,7 +28,7 @@ def test_the_sample_of_rows_does_not_depend_on_how_they_are_spread(monkeypatch: 
     assert np.isin(RowIds.consecutive(10_000).sample(100), whole).all()  # fewer rows are some of the more
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=60)
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=6), st.integers(1, 3), st.randoms(use_true_random=False))
 def test_every_row_is_met_once_with_its_own_number(lengths, n_threads, random):
     """Blocks of any order, as partitions may lie on a worker; all rows, and some of them."""

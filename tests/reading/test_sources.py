@@ -32,7 +32,7 @@ def in_parts(X: np.ndarray, seed: int, n_parts: int) -> list[np.ndarray]:
     return [np.asfortranarray(part) if i % 2 else part for i, part in enumerate(np.split(X, cuts))]
 
 
-@settings(max_examples=30, deadline=None, derandomize=True, database=None)
+@settings(max_examples=30)
 @given(
     st.integers(0, 2**32), st.integers(1, 400), st.integers(1, 6), st.sampled_from([np.float32, np.float64]),
     st.booleans(), st.sampled_from([1, 3]),
@@ -78,7 +78,7 @@ def test_workers_whose_rows_are_in_parts_choose_the_same_bins(monkeypatch: pytes
     assert run(choose, 3, timeout=20) == [alone.upper.tobytes()] * 3
 
 
-@settings(max_examples=30, deadline=None, derandomize=True, database=None)
+@settings(max_examples=30)
 @given(st.integers(0, 2**32), st.integers(0, 30), st.integers(1, 5), st.integers(0, 31), st.integers(0, 31))
 def test_rows_can_be_cut_out(seed, n_rows, n_parts, start, stop) -> None:
     X = awkward_matrix(seed, n_rows)

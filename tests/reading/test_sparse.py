@@ -48,7 +48,7 @@ def bins_of(data):
     return bins
 
 
-@settings(deadline=None, derandomize=True, database=None, max_examples=60)
+@settings(max_examples=60)
 @given(matrices(), st.integers(2, 8), st.booleans())
 def test_bins_are_those_of_the_dense_matrix(matrix, max_bin, by_category):
     n_rows, n_features = matrix.shape

@@ -6,52 +6,18 @@ import json
 import math
 import os
 import re
-import warnings
-from dataclasses import replace
-from itertools import pairwise
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pvtree.binning.shard import Shard
-from pvtree.binning.thresholds import Thresholds
+from checkpoints import HISTORY, mark_of, model_of
 from pvtree.comm import Solo
 from pvtree.comm.local import run
 from pvtree.errors import InvalidParameterError, InvalidTypeError, ModelFileError
 from pvtree.parameters.params import Params
-from pvtree.reading.row_ids import RowIds
 from pvtree.training.callbacks import CallbackEnv, EarlyStopException, EvalResult, early_stopping
-from pvtree.training.checkpoint_file import FILE_NAME, PARTIAL, Checkpoint, dump, fingerprint, parse
-from random_trees import random_model
-
-N = 40
-RNG = np.random.default_rng(0)
-Y, WEIGHT, GROUP = RNG.normal(size=N), RNG.random(N), np.array([5, 1, 30, 4])
-HISTORY = [
-    [EvalResult("v", "l2", 0.1 + i, False), EvalResult('t"\n', "auc", [math.nan, math.inf, -math.inf][i % 3], True)]
-    for i in range(3)
-]
-
-
-def model_of(n_trees, n_outputs=1):
-    return random_model(n_trees, [5] * n_trees * n_outputs, n_outputs)
-
-
-def shard_of(runs, y=Y, weight=None, group=None, upper=1.0):
-    """The rows from..to of each run, of N rows."""
-    rows = np.concatenate([np.arange(*each) for each in runs] or [np.arange(0)]).astype(int)
-    ids = RowIds.of_runs([stop - start for start, stop in runs], [start for start, _ in runs], N)
-    thresholds = Thresholds(np.full((3, 256), upper), np.full(3, 2), np.zeros(3, np.uint8))
-    return Shard(
-        data=None, thresholds=thresholds, y=y[rows], weight=None if weight is None else weight[rows], group=group,
-        ids=ids, first_feature=0,
-    )  # fmt: skip
-
-
-def mark_of(params=Params(), shard=None, comm=None, **arguments):  # noqa: B008
-    return fingerprint(params, shard or shard_of([(0, N)]), comm or Solo(), **arguments)
+from pvtree.training.checkpoint_file import FILE_NAME, PARTIAL, Checkpoint, dump, parse
 
 
 @pytest.fixture
@@ -284,120 +250,13 @@ def test_a_file_that_never_ends(checkpoint):
         checkpoint.resume(mark_of(), Solo())
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@settings(max_examples=100)
 @given(st.integers(0, len(GOOD) - 1), st.integers(1, 255))
 def test_any_changed_byte_is_noticed(at, change):
     bad = bytearray(GOOD)
     bad[at] ^= change
     with pytest.raises(ModelFileError):
         parse(bytes(bad), "x")
-
-
-# -- Of this training or another ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("arguments", [{}, {"weight": WEIGHT}, {"weight": WEIGHT, "group": GROUP}])
-def test_fingerprints_do_not_depend_on_the_partition(arguments):
-    alone = mark_of(shard=shard_of([(0, N)], **arguments))
-    cuts = [0, 5, 6, 36, N] if "group" in arguments else [0, 13, 13, 14, N]
-    parts = [[run] for run in pairwise(cuts)]
-    if "group" in arguments:
-        groups = [GROUP[:1], GROUP[1:2], GROUP[2:3], GROUP[3:]]
-    else:
-        parts, groups = [[(30, N), (0, 13)], [], [(13, 14)], [(14, 30)]], [None] * 4  # several runs, not in order
-
-    def work(comm):
-        shard = shard_of(parts[comm.rank], **arguments | {"group": groups[comm.rank]})
-        mark = mark_of(Params(n_workers=4, tree_learner="data", n_threads=7), shard, comm)
-        return mark, comm.traffic.total().calls
-
-    assert run(work, 4, timeout=20) == [(alone, 0)] * 4
-    every_row = Params(tree_learner="attribute", n_workers=2)
-    columns = run(lambda comm: mark_of(every_row, shard_of([(0, N)], **arguments), comm), 2, timeout=20)
-    assert columns == [alone] * 2
-    assert json.loads(json.dumps(alone)) == alone
-
-
-def other_objective(y, p):
-    return p - y, np.ones_like(y)
-
-
-def changed(values, at, to):
-    values = values.copy()
-    values[at] = to
-    return values
-
-
-WHOLE = shard_of([(0, N)], weight=WEIGHT, group=GROUP)
-DIFFERENT = {
-    "learning_rate was 0.1 and is 0.2": ({"params": Params(learning_rate=0.2)}, {}),
-    "num_leaves was 31 and is 7; seed was 0 and is 1": ({"params": Params(num_leaves=7, seed=1)}, {}),
-    "tree_learner was 'serial' and is 'voting'": ({"params": Params(tree_learner="voting")}, {}),
-    "objective was 'regression' and is 'test_ch": ({"params": Params(objective=other_objective)}, {}),
-    "it had 40 rows, now there are 41": ({}, {"ids": RowIds.consecutive(N, 0, 41)}),
-    "the values of X have changed": ({}, {"thresholds": shard_of([(0, N)], upper=2.0).thresholds}),
-    "y, the weights or the queries have changed": ({}, {"y": changed(Y, [3, 4], Y[[4, 3]])}),
-    "the weights or the queries have changed": (
-        {},
-        {"y": changed(Y, [7, 8], Y[[8, 7]]), "weight": changed(WEIGHT, [7, 8], WEIGHT[[8, 7]])},
-    ),
-    "the weights or the queries have": ({}, {"weight": changed(WEIGHT, 0, 0.5)}),
-    "or the queries have changed": ({}, {"weight": None}),
-    "the queries have changed": ({}, {"group": np.array([5, 31, 4])}),
-    "queries have changed": ({}, {"group": None}),
-    "continued another init_model": ({"init_model": model_of(1)}, {}),
-    "it evaluated .*, now it is .'v l2'.": ({"evaluation": ["v l2"]}, {}),
-}
-
-
-@pytest.mark.parametrize("difference", DIFFERENT)
-def test_another_training_is_refused_by_what_differs(checkpoint, difference):
-    arguments, of_shard = DIFFERENT[difference]
-    checkpoint.resume(mark_of(shard=WHOLE), Solo())
-    checkpoint.save(model_of(2), HISTORY[:2], mark_of(shard=WHOLE))
-    assert checkpoint.resume(mark_of(shard=WHOLE), Solo()) is not None
-    mark = mark_of(shard=replace(WHOLE, **of_shard), **arguments)
-    with pytest.raises(InvalidParameterError, match=f"of another training: .*{difference}") as error:
-        checkpoint.resume(mark, Solo())
-    told = str(error.value).split("of another training: ")[1].split(". Train with the same settings and data")[0]
-    assert told.count(";") == (1 if "seed" in difference else 0 if "voting" not in difference else 2)
-    assert mark_of(shard=WHOLE) == mark_of(shard=replace(WHOLE))
-
-
-def test_what_may_change_between_two_runs():
-    free = Params(n_threads=9, verbosity=-1, n_estimators=7, early_stopping_rounds=3, packs_histograms=False, top_k=3)
-    assert mark_of(free) == mark_of() == mark_of(Params(tree_learner="data", n_workers=3, quantized_bins=0.3))
-    assert mark_of(Params(tree_learner="voting", top_k=3)) != mark_of(Params(tree_learner="voting", top_k=4))
-
-
-def test_callable_objects_have_names():
-    class Mine:
-        def __call__(self, y, p): ...
-
-    assert "Mine" in mark_of(Params(objective=Mine()))["parameters"]["objective"]
-
-
-def test_voting_on_other_parts_goes_on_with_a_warning(checkpoint):
-    voting = Params(tree_learner="voting")
-
-    def resume(*parts):
-        def work(comm):
-            return checkpoint.resume(mark_of(voting, shard_of(parts[comm.rank]), comm), comm)
-
-        return run(work, len(parts), timeout=20)
-
-    assert resume([(0, 10)], [(10, N)]) == [None, None]
-    mark = run(lambda comm: mark_of(voting, shard_of([[(0, 10)], [(10, N)]][comm.rank]), comm), 2, timeout=20)[0]
-    checkpoint.save(model_of(2), HISTORY[:2], mark)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert all(resume([(0, 10)], [(10, N)]))
-        assert all(resume([(20, N), (10, 20)], [(0, 10)]))  # the same parts, in other words
-    with pytest.warns(UserWarning, match="distributed differently over the workers; voting resumes") as told:
-        assert all(resume([(0, 11)], [(11, N)]))
-    assert len(told) == 1
-    with pytest.warns(UserWarning, match="distributed differently"):
-        assert all(resume([(0, 10)], [(10, N)], []))
 
 
 # -- Several workers ----------------------------------------------------------------------------------------
@@ -459,7 +318,7 @@ def watch(callback, history, end, begin=0, first=0):
     return None
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=60)
 @given(st.lists(st.sampled_from([0.5, 0.6, 0.7, math.nan, math.inf]), min_size=1, max_size=12),
        st.integers(0, 12), st.integers(1, 4), st.sampled_from([0, 5]))  # fmt: skip
 def test_early_stopping_decides_the_same_after_a_restart(values, n_done, rounds, begin):

@@ -16,7 +16,7 @@ from random_trees import N_FEATURES, N_NUMERIC, random_tree
 UPPER = np.full((N_FEATURES, 256), np.inf)
 UPPER[:N_NUMERIC, :254] = np.random.default_rng(0).normal(size=(N_NUMERIC, 254)).cumsum(axis=1)
 THRESHOLDS = Thresholds(UPPER, np.full(N_FEATURES, 255), (np.arange(N_FEATURES) >= N_NUMERIC).astype(np.uint8))
-QUICK = settings(deadline=None, derandomize=True, database=None, max_examples=60)
+QUICK = settings(max_examples=60)
 
 
 def n_bytes(tree: Tree) -> int:

@@ -39,7 +39,8 @@ class StoredSample:
         return np.concatenate([[self.n_rows], np.diff(start), self.values[start[0] : start[-1]]]).astype(np.float64)
 
     @classmethod
-    def told(cls, message: np.ndarray, n_columns: int) -> StoredSample:
+    def from_message(cls, message: np.ndarray, n_columns: int) -> StoredSample:
+        """Another worker's sample of this worker's columns."""
         counts = message[1 : 1 + n_columns].astype(np.int64)
         start = np.concatenate(([0], np.cumsum(counts)))
         return cls(int(message[0]), start, message[1 + n_columns :])

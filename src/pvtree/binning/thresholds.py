@@ -100,8 +100,8 @@ def choose_shared_bins(
         own = wanted[comm.rank]
         if stored is not None:
             cuts = [(first + start, first + start + len(its)) for first, its in zip(bounds, wanted, strict=False)]
-            told = comm.alltoall([stored.message(*cut) for cut in cuts], "bins")
-            samples = [StoredSample.told(message, len(own)) for message in told]
+            messages = comm.alltoall([stored.message(*cut) for cut in cuts], "bins")
+            samples = [StoredSample.from_message(message, len(own)) for message in messages]
             choose_from_stored(thresholds, own, samples, max_bin, team)
             continue
         gathered = comm.alltoall(_columns(source, sample, wanted, dtype, team), "bins")
@@ -226,14 +226,14 @@ def _exchange(thresholds: Thresholds, features: np.ndarray, comm: Communicator) 
     n_own = thresholds.n_bins[features] - 1
     used = [thresholds.upper[feature, :n] for feature, n in zip(features, n_own, strict=True)]
     message = np.concatenate([[len(features)], features, n_own, *used]).astype(np.float64)
-    for rank, told in enumerate(comm.allgather(message, "bins")):
+    for rank, received in enumerate(comm.allgather(message, "bins")):
         if rank != comm.rank:
-            for feature, values in _told(told):
+            for feature, values in _features_of(received):
                 thresholds.upper[feature, : len(values)] = values
                 thresholds.n_bins[feature] = 1 + len(values)
 
 
-def _told(message: np.ndarray) -> Iterable[tuple[int, np.ndarray]]:
+def _features_of(message: np.ndarray) -> Iterable[tuple[int, np.ndarray]]:
     """Each feature of a message with its thresholds."""
     n_features = int(message[0])
     features, counts = message[1 : 1 + 2 * n_features].reshape(2, n_features).astype(np.int64)

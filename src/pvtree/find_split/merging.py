@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pvtree.find_split.exchange import Exchange
-from pvtree.find_split.post import HistogramMessages
+from pvtree.find_split.histogram_messages import HistogramMessages
 from pvtree.growing.frontier_records import Elected, Items
 from pvtree.kernels.wire import merge as kernels
 

@@ -124,9 +124,9 @@ def is_category(kind: pa.DataType) -> bool:
 def pandas_marks(schema: pa.Schema) -> tuple[set[str], set[str]]:
     """Columns that a DataFrame had as categories, and as its index: pandas writes that beside the schema."""
     try:
-        told = schema.pandas_metadata or {}
-        marked = {column["field_name"] for column in told["columns"] if column["pandas_type"] == "categorical"}
-        return marked, {name for name in told["index_columns"] if isinstance(name, str)}
+        metadata = schema.pandas_metadata or {}
+        marked = {column["field_name"] for column in metadata["columns"] if column["pandas_type"] == "categorical"}
+        return marked, {name for name in metadata["index_columns"] if isinstance(name, str)}
     except (KeyError, TypeError, ValueError):  # written by others, or long ago
         return set(), set()
 

@@ -77,9 +77,9 @@ def learn_columns(
         return names, *choose(table, categorical_feature, listed, category_columns(table)), rounded_columns(table)
 
     names, *its_own = all_or_none(describe, comm)
-    told = share([table.shape[1], names, *its_own], comm)
-    _check_same_columns(told)
-    categorical, unnamed, inexact = (sorted({j for its in told for j in its[k]}) for k in (2, 3, 4))
+    described = share([table.shape[1], names, *its_own], comm)
+    _check_same_columns(described)
+    categorical, unnamed, inexact = (sorted({j for its in described for j in its[k]}) for k in (2, 3, 4))
     ordered = [j for j in unnamed if j not in categorical]
     if known is not None:
         as_before = known.ordered if isinstance(categorical_feature, str) else frozenset(ordered)
@@ -206,9 +206,9 @@ def _checked_names(given: Any, own: tuple[str, ...] | None, n_features: int) -> 
     return names
 
 
-def _check_same_columns(told: list[Any]) -> None:
-    """Workers must have the same columns; ``told`` is (number, names, ...) of each worker's."""
-    (n_first, first, *_), *others = told
+def _check_same_columns(described: list[Any]) -> None:
+    """Workers must have the same columns; ``described`` has (number, names, ...) of each worker's."""
+    (n_first, first, *_), *others = described
     for rank, (n_features, names, *_) in enumerate(others, start=1):
         if n_features != n_first:
             what = f"worker 0 has {n_first}, worker {rank} has {n_features}"

@@ -347,8 +347,8 @@ def holds_rounded(piece: Piece, name: str) -> bool:
         group = file.metadata.row_group(piece.row_group)
         place = file.schema_arrow.names.index(name)
         if len(file.schema_arrow.names) == group.num_columns and group.column(place).is_stats_set:
-            told = group.column(place).statistics
-            if told.has_min_max and told.max <= EXACT and told.min >= -EXACT:
+            statistics = group.column(place).statistics
+            if statistics.has_min_max and statistics.max <= EXACT and statistics.min >= -EXACT:
                 return False
     return rounded(integers(read_column(piece, name))) is not None
 

@@ -107,11 +107,11 @@ class SparseRows(Source):
         return np.stack([numbers[csr.row], csr.col + first, csr.data]).astype(np.float64).ravel()
 
     @classmethod
-    def of_triples(cls, told: Sequence[np.ndarray], n_rows: int, fill: np.ndarray) -> SparseRows:
-        """The rows of all workers, of the columns that they told of."""
+    def of_triples(cls, messages: Sequence[np.ndarray], n_rows: int, fill: np.ndarray) -> SparseRows:
+        """The rows of all workers, of the columns that their messages hold."""
         from scipy.sparse import csr_array
 
-        row, column, values = np.concatenate([message.reshape(3, -1) for message in told], axis=1)
+        row, column, values = np.concatenate([message.reshape(3, -1) for message in messages], axis=1)
         csr = csr_array((values, (row.astype(np.int64), column.astype(np.int64))), shape=(n_rows, len(fill)))
         return cls.of_csr(csr, fill.astype(np.float64))
 

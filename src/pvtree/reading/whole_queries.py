@@ -56,9 +56,9 @@ def bring_together(blocks: list[QueryBlock], comm: Communicator) -> None:
 def _moves(blocks: list[QueryBlock], comm: Communicator) -> list[tuple[Ends, Ends]]:
     """(from, to) of each block that begins inside a query."""
     own = [[block.index, len(block.ids), block.ids[0], block.ids[-1]] for block in blocks if block.ids]
-    told = [Ends(index, rank, *ends) for rank, its in enumerate(share(own, comm)) for index, *ends in its]
+    every = [Ends(index, rank, *ends) for rank, its in enumerate(share(own, comm)) for index, *ends in its]
     moves: list[tuple[Ends, Ends]] = []
-    ordered = sorted(told, key=lambda each: each.index)
+    ordered = sorted(every, key=lambda each: each.index)
     target = ordered[0] if ordered else None  # where the last query so far begins
     for previous, ends in pairwise(ordered):
         goes_on = ends.first == previous.last

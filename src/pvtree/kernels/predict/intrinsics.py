@@ -10,7 +10,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 LANES, N_VECTORS = 8, 4  # 4 x 8 rows: 4 registers with AVX-512, 8 of 16 with AVX2, 16 of 32 with NEON
-GROUP = LANES * N_VECTORS  # rows that one call of strike_* handles
+GROUP = LANES * N_VECTORS  # rows that one call of mask_leaves_* handles
 
 _INT32, _INT64, _FLOAT64 = ir.IntType(32), ir.IntType(64), ir.DoubleType()
 _BITS, _CELLS = ir.VectorType(_INT64, LANES), ir.VectorType(_FLOAT64, LANES)
@@ -26,8 +26,8 @@ def _splat(builder: Any, scalar: Any, kind: ir.VectorType) -> Any:
     return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(_INT32, LANES), [0] * LANES))
 
 
-def _strike(nan_goes_right: bool) -> Any:
-    """strike(live, corner, stride, slot, threshold, keep, n): for each of n splits and each of GROUP rows,
+def _mask_leaves(nan_goes_right: bool) -> Any:
+    """mask_leaves(live, corner, stride, slot, threshold, keep, n): for each of n splits and each of GROUP rows,
 
         if block[slot, row] > threshold: live[row] &= keep
 
@@ -62,8 +62,8 @@ def _strike(nan_goes_right: bool) -> Any:
     return intrinsic(typed)
 
 
-strike_nan_left = _strike(nan_goes_right=False)
-strike_nan_right = _strike(nan_goes_right=True)
+mask_leaves_nan_left = _mask_leaves(nan_goes_right=False)
+mask_leaves_nan_right = _mask_leaves(nan_goes_right=True)
 
 
 def _load(kind: ir.Type) -> Any:

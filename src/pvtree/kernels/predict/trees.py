@@ -11,9 +11,9 @@ from pvtree.kernels.predict.intrinsics import (
     load_float32,
     load_float64,
     lowest_bit,
+    mask_leaves_nan_left,
+    mask_leaves_nan_right,
     store_float64,
-    strike_nan_left,
-    strike_nan_right,
 )
 
 N_EXITS = 64  # bits of a row's set of live exits
@@ -67,7 +67,7 @@ def outside(x, cat_sets, cat_set):
 
 
 @njit
-def strike_category(live, n, block, slot, cat_sets, cat_set, keep):
+def mask_leaves_of_category(live, n, block, slot, cat_sets, cat_set, keep):
     for row in range(n):
         live[row] &= keep if outside(block[slot, row], cat_sets, cat_set) else ALL
 
@@ -109,17 +109,17 @@ def find_leaves(
     slots = split_slot.ctypes.data + tree * N_SPLITS * 4
     thresholds = split_threshold.ctypes.data + tree * N_SPLITS * 8
     keeps = split_keep.ctypes.data + tree * N_SPLITS * 8
-    for first in range(0, rows, GROUP):  # the last group also strikes spare rows, which nobody reads
+    for first in range(0, rows, GROUP):  # the last group also masks spare rows, which nobody reads
         bits, corner = live.ctypes.data + first * 8, block.ctypes.data + first * 8
-        strike_nan_left(bits, corner, stride, slots, thresholds, keeps, nan_left)
-        strike_nan_right(
+        mask_leaves_nan_left(bits, corner, stride, slots, thresholds, keeps, nan_left)
+        mask_leaves_nan_right(
             bits, corner, stride, slots + nan_left * 4, thresholds + nan_left * 8, keeps + nan_left * 8,
             nan_right - nan_left,
         )  # fmt: skip
     for k in range(nan_right, category):
         # A categorical split has the number of its set in place of a threshold.
         cat_set = np.int64(split_threshold[tree, k])
-        strike_category(live, rows, block, split_slot[tree, k], cat_sets, cat_set, split_keep[tree, k])
+        mask_leaves_of_category(live, rows, block, split_slot[tree, k], cat_sets, cat_set, split_keep[tree, k])
     for row in range(rows):
         node[row] = exit_node[tree, lowest_bit(live[row])]
     if split_end[tree, 3]:
