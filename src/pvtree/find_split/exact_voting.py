@@ -69,7 +69,7 @@ class ExactVoting(Voting):
         # Local and global voting.
         merges_all = self._merges_all(frontier)
         rows = frontier.is_open & ~merges_all
-        ballots = top_k(frontier, self.top_k, rows, with_bounds=True)
+        ballots = top_k(frontier, self.ballot_size, rows, with_bounds=True)
         all_ballots = np.stack(self.exchange.allgather(ballots, "ballots"))
         elected = elect(all_ballots, self.n_elected, frontier, rows)
         elected = with_all_of(frontier, merges_all, elected)

@@ -51,7 +51,7 @@ class Params:
     tree_learner: str = "serial"
     top_k: int | str = 20  # "auto" with exact voting
     election_size: float = 2.0
-    ballot_rows: int = 0  # 0 = all
+    ballot_rows: int = 8192  # 0 = all
     quantized_bins: float = 0.1
     audit: int = 0  # 0 = off
     n_workers: int = 1
