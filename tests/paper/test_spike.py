@@ -1,4 +1,4 @@
-"""Ballots are consistent: an attribute that gains at a single boundary out of 254 is named once there are rows enough."""
+"""Ballots are consistent: an attribute that gains at one boundary out of 254 is named once there are enough rows."""
 
 import numpy as np
 import pytest
