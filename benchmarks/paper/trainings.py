@@ -60,7 +60,7 @@ class Setting:
     def params(self, task: Task, training: Training, n_trees: int) -> Params:
         return Params(
             objective=task.objective, n_classes=2 if task.kind == "binary" else 1, n_estimators=n_trees,
-            learning_rate=self.learning_rate, num_leaves=self.num_leaves, tree_learner=training.learner,
+            learning_rate=self.learning_rate, num_leaves=self.num_leaves, tree_learner=training.learner, ballot_rows=0,
             n_workers=training.n_workers, top_k=training.top_k, n_threads=1, seed=training.seed,
             verbosity=0,
         )  # fmt: skip

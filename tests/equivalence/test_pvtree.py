@@ -57,6 +57,7 @@ CASES_OF: dict[str, st.SearchStrategy[Any]] = {
     "packs": st.booleans(),
     "n_slots": st.sampled_from([None, None, 0, 2, 5]),
     "most_pairs": st.sampled_from([None, None, 1, 3]),
+    "ballot_rows": st.sampled_from([0, 0, 1, 40, 90]),
     "boundaries": st.sampled_from([64, 64, 2, 3, 5]),
 }
 CASES = st.fixed_dictionaries(CASES_OF)
@@ -105,7 +106,7 @@ def test_large_nodes_equal_the_brute_force(
     nodes, _ = check(
         Case(
             5, 2500, 8, 3, n_classes, "precise", 20, categorical=True, top_k=2, rules=limits, packs=packs,
-            boundaries=boundaries,
+            boundaries=boundaries, ballot_rows=0 if packs else 1200,
         )
     )  # fmt: skip
     sizes = [len(node.rows) for node in nodes if node.ballots]
@@ -117,7 +118,17 @@ def test_ballots_look_at_evenly_spaced_boundaries_of_many_bins(n_values: int, bo
     """Every bin, every second, third, fourth and every tenth; columns of the same block have other numbers of bins."""
     check(
         Case(
-            8, 500, 18, 2, 0, "real", n_values, top_k=3, rules={"max_leaves": 8, "min_count": 3}, boundaries=boundaries
+            8,
+            500,
+            18,
+            2,
+            0,
+            "real",
+            n_values,
+            top_k=3,
+            rules={"max_leaves": 8, "min_count": 3},
+            boundaries=boundaries,
+            ballot_rows=10**6,
         )
     )
 

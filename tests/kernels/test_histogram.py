@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from packed_rows import LAYOUTS, as_blocks, fields_of, histogram, layout_record, pack, random_values
-from pvtree.kernels.constants import LANE_STRIDE
+from pvtree.kernels.constants import BLOCK, LANE_STRIDE
 from pvtree.kernels.growing.histogram import (
     accumulate_block,
     accumulate_feature,
@@ -45,7 +45,7 @@ def test_a_block_equals_plain_sums(n_lanes: int, planes: str) -> None:
             expected = histogram(bins[rows[here], lane], words[here, None])[0]
             assert_array_equal(packed[p, lane, :256], expected)
             single = np.zeros(n_planes * 256, np.int64)
-            accumulate_feature(block, np.int64(lane), rows, words, plane, start, stop, single)
+            accumulate_feature(block, BLOCK, np.int64(lane), rows, words, plane, start, stop, single)
             assert_array_equal(single.reshape(n_planes, 256)[p], expected)
 
 
@@ -81,6 +81,8 @@ def test_nodes_of_any_size_equal_plain_sums(name: str, fills: int, more: int) ->
             plane = planes if len(planes) else np.zeros(n_rows, np.int64)
             one_hot = (plane[:, None] == np.arange(layout.n_planes)) * words[:, None]
             assert_array_equal(found, histogram(bins[:, lane], one_hot))
-    assert is_wide == histogram_of_feature(block, np.int64(2), rows, words, planes, start, stop, tree, packed, wide)
+    assert is_wide == histogram_of_feature(
+        block, BLOCK, np.int64(2), rows, words, planes, start, stop, tree, packed, wide
+    )
     if is_wide:
         assert_array_equal(wide[: layout.n_fields * 256].reshape(-1, 256), histogram(bins[:, 2], fields))

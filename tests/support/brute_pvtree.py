@@ -41,7 +41,10 @@ class Rules:
     top_k: int = 1
     election_size: float = 2.0
     most_boundaries: int = 256  # of an ordered attribute with more bins some are left out; for gradients only
-    ballot_boundaries: int = 64  # the same for local voting
+    ballot_boundaries: int = 256  # the same for local voting
+    block: int = 1  # so many successive attributes are looked at alike, as finely as any of them needs
+    # Which of a worker's rows at a node vote: (rows, the node's rows on all workers) -> rows.
+    sample: Callable[[np.ndarray, int], np.ndarray] | None = None
 
     def of_one_worker(self, n_workers: int) -> Rules:
         """For local voting: a worker has about 1/M of the rows, so rules that measure rows shrink by as much."""
@@ -169,7 +172,7 @@ def category_order(histogram: Histogram, total: Sequence[int], rules: Rules) -> 
 
 
 def best_split_of(
-    histogram: Histogram, attribute: int, is_categorical: bool, n_bins: int, rules: Rules
+    histogram: Histogram, attribute: int, is_categorical: bool, n_bins: int, every: int, rules: Rules
 ) -> Split | None:
     """Algorithm 2 for one attribute; the first of equals stays: missing right before left, then the lower bin."""
     total = [0] * len(next(iter(histogram.values())))
@@ -187,7 +190,7 @@ def best_split_of(
         left = start
         for place, b in enumerate(order):
             left = add(left, histogram[b])
-            if not is_categorical and rules.x_log_x is None and not is_looked_at(b, histogram, n_bins, rules):
+            if not is_categorical and rules.x_log_x is None and not is_looked_at(b, histogram, n_bins, every):
                 continue
             score = split_score(left, subtract(total, left), rules, rules.cat_l2 if is_categorical else 0.0)
             if score > best_score:
@@ -204,36 +207,46 @@ def best_split_of(
     return Split(gain, attribute, best_bins[-1], frozenset(goes_left), default_left)
 
 
-def is_looked_at(b: int, histogram: Histogram, n_bins: int, rules: Rules) -> bool:
+def is_looked_at(b: int, histogram: Histogram, n_bins: int, every: int) -> bool:
     """Whether a boundary that is looked at lies after bin ``b`` and before the next one that has rows.
 
-    That is the last of each group of bins, and all of a group that has more than 1/8 of the rows.
+    That is the last of each group of ``every`` bins, and all of a group that has more than 1/8 of the rows.
     """
-    every = max(1, math.ceil(n_bins / rules.most_boundaries))
-    n_rows = sum(sums[0] for sums in histogram.values())
-
-    def is_heavy(end: int) -> bool:
-        first = (end - 1) // every * every + 1
-        in_group = sum(sums[0] for other, sums in histogram.items() if first <= other < first + every)
-        return 8 * in_group > n_rows
-
     following = next((other for other in histogram if other > b), n_bins + 1)
-    return any(end % every == 0 or end == n_bins or is_heavy(end) for end in range(b, following))
+    return any(end % every == 0 or end == n_bins or is_heavy(end, histogram, every) for end in range(b, following))
+
+
+def is_heavy(b: int, histogram: Histogram, every: int) -> bool:
+    """Whether the group of bin ``b`` has more than 1/8 of the rows."""
+    first = (b - 1) // every * every + 1
+    in_group = sum(sums[0] for other, sums in histogram.items() if first <= other < first + every)
+    return 8 * in_group > sum(sums[0] for sums in histogram.values())
+
+
+def bins_at_a_time(histograms: list[Histogram], n_bins: list[int], rules: Rules) -> list[int]:
+    """For each attribute, the size of the groups of bins after which boundaries are looked at."""
+    every = [max(1, math.ceil(n / rules.most_boundaries)) for n in n_bins]
+    if rules.block > 1:
+        for first in range(0, len(every), rules.block):
+            some = range(first, min(first + rules.block, len(every)))
+            alike = min(8, *(every[i] for i in some))
+            is_any_heavy = any(is_heavy(b, histograms[i], alike) for i in some for b in histograms[i] if b > 0)
+            if is_any_heavy or max(n_bins[i] for i in some) > 64 * alike:
+                alike = 1  # as for more groups than are searched at once, or frequent values
+            every[first : first + rules.block] = [alike] * len(some)
+    return every
 
 
 def best_splits(rows: Rows, here: np.ndarray, attributes: Collection[int], rules: Rules) -> list[Split]:
     """The best split of each attribute on these rows, of those that have one."""
     if len(here) == 0:
         return []
+    histograms = [construct_histogram(rows, here, attribute) for attribute in range(rows.bins.shape[1])]
+    n_bins = rows.bins.max(axis=0).tolist() if rows.n_bins is None else rows.n_bins
+    every = bins_at_a_time(histograms, n_bins, rules)
     splits = [
-        best_split_of(
-            construct_histogram(rows, here, attribute),
-            attribute,
-            attribute in rows.categorical,
-            int(rows.bins[:, attribute].max()) if rows.n_bins is None else rows.n_bins[attribute],
-            rules,
-        )
-        for attribute in sorted(attributes)
+        best_split_of(histograms[of], of, of in rows.categorical, n_bins[of], every[of], rules)
+        for of in sorted(attributes)
     ]
     return [split for split in splits if split]
 
@@ -243,9 +256,13 @@ def local_voting(rows: Rows, here: np.ndarray, attributes: Collection[int], rule
     ballots = []
     for worker in range(rows.n_workers):
         own = here[rows.worker[here] == worker]
+        if rules.sample is not None:
+            own = rules.sample(own, len(here))
         splits = best_splits(rows, own, attributes, rules.of_one_worker(rows.n_workers))
         ranking = sorted(splits, key=lambda split: (-split.gain, split.attribute))
-        ballots.append([split.attribute for split in ranking[: rules.top_k]])
+        # Whoever votes alone names all that are elected.
+        k = rules.top_k if rows.n_workers > 1 else int(rules.election_size * rules.top_k)
+        ballots.append([split.attribute for split in ranking[:k]])
     return ballots
 
 

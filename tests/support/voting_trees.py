@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -31,6 +32,7 @@ from pvtree.kernels.team import Team
 from pvtree.reading.row_ids import RowIds
 
 SMALLEST = 2.0**-1022
+LEAST_ROWS = 5  # of a worker that vote, where not all do: few, as there are few rows
 # The largest integer that a label's distance from the mean becomes, where only it and the count share a word.
 MOST_STEPS = 2**36 - 1
 
@@ -63,7 +65,8 @@ class Case:
     packs: bool = True
     n_slots: int | None = None  # histograms that a worker can keep; None: enough
     most_pairs: int | None = None  # of siblings that are looked at together; None: all
-    boundaries: int = 64  # between an ordered feature's bins that ballots look at
+    ballot_rows: int = 0  # that vote at the root; 0: all
+    boundaries: int = 64  # between an ordered feature's bins that ballots by samples look at
 
     @property
     def layout(self) -> Layout:
@@ -225,7 +228,7 @@ def grow(case: Case, data: Data, comm: Communicator, elections: Elections) -> Gr
     layout, rules = case.layout, rules_of(case)
     with Team(1 + case.seed % 2) as team:
         shard = make_shard(data, first, stop, team)
-        strategy = CountedVoting(comm, case.top_k, case.election_size, case.packs)
+        strategy = CountedVoting(comm, case.top_k, case.election_size, case.packs, case.ballot_rows)
         grower = FrontierGrower(shard, layout, rules.max_leaves, rules.n_sampled, team, comm, strategy)
         if case.n_slots is not None:
             grower.memory.make_pools(case.n_slots, 2**20)
@@ -248,6 +251,30 @@ def grow(case: Case, data: Data, comm: Communicator, elections: Elections) -> Gr
 # The brute force's way, and the comparison
 
 
+def sampling(case: Case, data: Data) -> dict[str, Any]:
+    """The rows and boundaries by which workers vote, if not by all; naively, in floating point."""
+    rules = rules_of(case)
+    if case.ballot_rows == 0 or (rules.n_sampled or len(tree_features_of(case))) <= int(
+        case.election_size * case.top_k
+    ):
+        return {}
+    key = oracle.hash_number(case.seed, 7)
+    drawn = [oracle.hash_number(key, row) / 2.0**64 for row in range(case.n_rows)]
+    level = np.floor(-2.0 * np.log2(drawn)).astype(int)
+
+    def sample(own: np.ndarray, n_rows: int) -> np.ndarray:
+        wanted = max(LEAST_ROWS, math.ceil(math.sqrt(n_rows / case.n_rows) * (case.ballot_rows / case.n_workers)))
+        if len(own) <= wanted:
+            return own
+        last = np.sort(level[own])[::-1][wanted - 1]
+        fewer, more = own[level[own] > last], own[level[own] >= last]
+        return fewer if len(fewer) * len(more) >= wanted**2 else more
+
+    # Plain data is searched 16 features at a time.
+    is_plain = not data.categorical and not case.n_classes
+    return {"sample": sample, "ballot_boundaries": case.boundaries, "block": 16 if is_plain else 1}
+
+
 def brute_force(case: Case, data: Data) -> list[brute.Node]:
     rules = rules_of(case)
     names = ("reg_lambda", "reg_alpha", "min_count", "min_hess", "min_gain", "grad_scale", "hess_scale", "gain_scale",
@@ -266,7 +293,7 @@ def brute_force(case: Case, data: Data) -> list[brute.Node]:
             x_log_x=x_log_x if case.n_classes else None,
             top_k=case.top_k,
             election_size=case.election_size,
-            ballot_boundaries=case.boundaries,
+            **sampling(case, data),
         ),
         attributes_of,
     )
@@ -307,7 +334,11 @@ def expected_votes(nodes: list[brute.Node], n_workers: int) -> tuple[int, int, i
 def check(case: Case, data: Data | None = None) -> tuple[list[brute.Node], list[Grown]]:
     data = data or make_data(case)
     elections = Elections()
-    with patch.object(voting, "elect", elections), patch("pvtree.growing.frontier.BALLOT_BOUNDARIES", case.boundaries):
+    with (
+        patch.object(voting, "elect", elections),
+        patch("pvtree.growing.frontier.BALLOT_BOUNDARIES", case.boundaries),
+        patch("pvtree.growing.ballot_sample.LEAST_ROWS", LEAST_ROWS),
+    ):
         grown = local.run(lambda comm: grow(case, data, comm, elections), case.n_workers)
     nodes = brute_force(case, data)
     number = {node.path: i for i, node in enumerate(nodes)}

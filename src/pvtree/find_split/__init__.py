@@ -32,6 +32,6 @@ def make_strategy(params: Params, comm: Communicator) -> Strategy:
     if params.tree_learner == "voting":
         top_k = int(params.top_k)
         if params.audit:
-            return AuditedVoting(comm, top_k, election_size, packs, params.audit)
-        return Voting(comm, top_k, election_size, packs)
+            return AuditedVoting(comm, top_k, election_size, packs, params.audit, params.ballot_rows)
+        return Voting(comm, top_k, election_size, packs, params.ballot_rows)
     return Data(comm, params.packs_histograms)  # "quantized" is the same on coarser bins

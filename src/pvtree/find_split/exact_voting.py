@@ -69,7 +69,7 @@ class ExactVoting(Voting):
         # Local and global voting.
         merges_all = self._merges_all(frontier)
         rows = frontier.is_open & ~merges_all
-        ballots = top_k(frontier, self.top_k, rows, with_bounds=True)
+        ballots = top_k(frontier, self.ballot_size, rows, with_bounds=True)
         all_ballots = np.stack(self.exchange.allgather(ballots, "ballots"))
         elected = elect(all_ballots, self.n_elected, frontier, rows)
         elected = with_all_of(frontier, merges_all, elected)
@@ -199,9 +199,11 @@ def with_all_of(frontier: Frontier, rows: np.ndarray, elected: Elected) -> Elect
 class AuditedVoting(ExactVoting):
     """Plain voting that proves what it can of every n-th tree, and changes nothing."""
 
-    def __init__(self, comm: Communicator, top_k: int, election_size: float, packs: bool, every: int) -> None:
+    def __init__(
+        self, comm: Communicator, top_k: int, election_size: float, packs: bool, every: int, ballot_rows: int = 0
+    ) -> None:
         super().__init__(comm, top_k, election_size, packs)
-        self.every = every
+        self.every, self.ballot_rows = every, ballot_rows
 
     @property
     def is_audited(self) -> bool:

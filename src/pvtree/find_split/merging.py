@@ -59,6 +59,9 @@ class Merging:
         self, frontier: Frontier, items: Items, phase: str, along: Sequence[np.ndarray] | None = None
     ) -> list[np.ndarray]:
         """Send all items that travel to their owners, who add them up. Returns what came along."""
+        if self.size == 1:
+            frontier.add_own_items(items)
+            return []
         histograms = HistogramMessages(frontier, items, self._owner(frontier), self.form, self.rank, self.size)
         messages = histograms.write()
         own, messages[self.rank] = messages[self.rank], messages[self.rank][:0]

@@ -19,12 +19,16 @@ if TYPE_CHECKING:
 
 
 class Voting(ParallelStrategy):
-    """Each worker nominates ``top_k`` features; the ``election_size * top_k`` most nominated are merged."""
+    """Each worker nominates ``top_k`` features; the ``election_size * top_k`` most nominated are merged.
+
+    ``ballot_rows`` is about how many rows vote at the root, 0 for all: see growing/ballot_sample.py.
+    """
 
     waits = True
 
-    def __init__(self, comm: Communicator, top_k: int, election_size: float, packs: bool) -> None:
+    def __init__(self, comm: Communicator, top_k: int, election_size: float, packs: bool, ballot_rows: int = 0) -> None:
         super().__init__(comm)
+        self.ballot_rows = ballot_rows
         self.merging = Merging(self.exchange, PACKED if packs else PLAIN)
         self.election_size = election_size
         self.set_top_k(top_k)
@@ -32,9 +36,14 @@ class Voting(ParallelStrategy):
 
     def set_top_k(self, top_k: int) -> None:
         self.top_k, self.n_elected = top_k, max(1, int(self.election_size * top_k))
+        # Whoever votes alone names all that are elected.
+        self.ballot_size = top_k if self.exchange.comm.size > 1 else self.n_elected
 
     def n_merged(self, n_features: int) -> int:
         return min(n_features, self.n_elected)
+
+    def n_ballot_rows(self, n_allowed: int) -> int:
+        return self.ballot_rows if n_allowed > self.n_elected else 0
 
     def begin_tree(self, frontier: Frontier) -> None:
         self.merging.forget()
@@ -47,7 +56,7 @@ class Voting(ParallelStrategy):
             agree_on_best(frontier, self.exchange)
             return
         # Local voting: each worker nominates its k best features of every node by its own rows.
-        ballots = top_k(frontier, self.top_k)  # (open nodes, k)
+        ballots = top_k(frontier, self.ballot_size)  # (open nodes, k)
         # Global voting: the features on most ballots are elected, the same on every worker.
         all_ballots = np.stack(self.exchange.allgather(ballots, "ballots"))  # (workers, open nodes, k)
         elected = elect(all_ballots, self.n_elected, frontier)
@@ -73,13 +82,18 @@ class Voting(ParallelStrategy):
 def top_k(frontier: Frontier, k: int, rows: np.ndarray | None = None, with_bounds: bool = False) -> np.ndarray:
     """This worker's ballots: for each open node the features with the largest local gains, best first.
 
-    Only for these rows of the frontier, where not all vote.
+    Only for these rows of the frontier, where not all vote. ``with_bounds`` also finds bounds of what all rows could
+    gain.
     """
     rows = frontier.is_open if rows is None else rows
     n_features = frontier.n_features
     dtype = np.uint16 if n_features < np.iinfo(np.uint16).max else np.uint32
     ballots = np.empty((frontier.n_nodes, min(k, n_features)), dtype)
-    gains = frontier.local_gains(rows, with_bounds)
+    sample = frontier.ballot_sample
+    if sample is None or with_bounds:
+        gains = frontier.local_gains(rows, with_bounds)
+    if sample is not None:
+        gains = frontier.sampled_gains(sample, rows)
     kernels.top_k(0, frontier.n_nodes, rows, gains, frontier.allowed, np.iinfo(dtype).max, ballots)
     return ballots[rows]
 

@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pvtree.growing.ballot_sample import BallotSample
 from pvtree.growing.constraints import NO_CONSTRAINTS, Constraints
 from pvtree.growing.frontier_records import Elected, Items, split_dtype
 from pvtree.growing.growing_tree import GrowingTree
 from pvtree.kernels.bounds import local as bounds
 from pvtree.kernels.bounds import wire as bound_wire
-from pvtree.kernels.constants import ENTROPY
+from pvtree.kernels.constants import ENTROPY, N_BINS
 from pvtree.kernels.growing import frontier as kernels
 from pvtree.kernels.growing.records import FAMILY, WANT_BEST, WANT_GAINS, WANT_HISTOGRAMS
+from pvtree.kernels.growing.sampled_gains import FULL_GRAINED, find_sampled_gains
 from pvtree.kernels.wire.merge import search_items, subtract_items
+from pvtree.kernels.wire.messages import add_own_items
 
 if TYPE_CHECKING:
     from pvtree.binning.shard import Shard
@@ -26,8 +29,9 @@ if TYPE_CHECKING:
     from pvtree.kernels.team import Team
 
 _NONE = np.empty(0, np.int64)
-# Ballots only rank features, so for them a feature of many bins is tried at about this many boundaries. What is merged,
-# and where a node is split, is full-grained (docs/adr/0012-coarse-ballots.md). Not below 4: see TILE_BOUNDARIES.
+# Ballots by few rows, and ballots whose election is proven anyway, try a feature of many bins at about this many
+# boundaries. What is merged, and where a node is split, is full-grained (docs/adr/0012-coarse-ballots.md). Not below 4:
+# see TILE_BOUNDARIES.
 BALLOT_BOUNDARIES = 64
 INTERRUPTIBLE_CELLS = 2**24  # rows of blocks that are evaluated before Python looks for Ctrl-C
 # Histograms of single features cost about three times as much a row as those of whole blocks.
@@ -39,10 +43,17 @@ class Frontier(GrowingTree):
 
     def __init__(
         self, shard: Shard, layout: Layout, n_sampled: int, n_workers: int, pool: tuple[int, int], team: Team,
-        constraints: Constraints = NO_CONSTRAINTS,
+        constraints: Constraints = NO_CONSTRAINTS, ballot_rows: int = 0,
     ) -> None:  # fmt: skip
         super().__init__(shard, layout, n_sampled, n_workers, pool, team, constraints)
+        self.ballot_sample = None
+        if ballot_rows:
+            self.ballot_sample = BallotSample(shard, ballot_rows, n_workers, team)
+            self.memory.make_columns()
         self.has_categories = bool(shard.thresholds.is_categorical.any())
+        # What ``find_sampled_gains`` can do, and almost all data is.
+        is_ordered = not self.has_categories and shard.data.bundles is None
+        self.is_plain = is_ordered and layout.n_planes == 1 and layout.mask[-1] == -1
         self.families = np.empty(2, FAMILY)
         self.local_sums = np.empty((0, layout.n_fields), np.int64)
         self.gains = np.empty((0, self.n_features))
@@ -55,6 +66,9 @@ class Frontier(GrowingTree):
         """Stand at the root of a new tree, with this worker's rows in the first places of buffer 0."""
         self.n_allowed = rules.n_sampled or len(tree_features)
         self._begin_root(n_rows, root_sums, rules, tree_features)
+        if self.ballot_sample is not None:
+            self.ballot_sample.order_rows(self.memory, n_rows, rules.key)
+            self.nodes[0]["buffer"] = 1
         self._row_before = np.full(len(self.nodes), -1)
         self._look_at(np.zeros(1, np.int64), _NONE)
 
@@ -64,9 +78,7 @@ class Frontier(GrowingTree):
             self.local_sums = self.local_sums[:0]
         if len(self.gains) != self.memory.arrays["n_evaluated"]:
             self.gains = self.gains[:0]
-        self.local_record = self.memory.record(
-            self._local_rules(), sums=self.local_sums, gains=self.gains, most_boundaries=BALLOT_BOUNDARIES
-        )
+        self.local_record = self.memory.record(self._local_rules(), sums=self.local_sums, gains=self.gains)
 
     # What the strategies ask about the nodes, row by row
 
@@ -204,6 +216,41 @@ class Frontier(GrowingTree):
         Only of these rows of the frontier, if given. ``with_bounds`` also finds ``bounds`` of what this worker's own
         rows could contribute to a gain.
         """
+        nodes = self.nodes
+        self._begin_local()
+        is_open = nodes["is_open"][self.row_node]
+        if rows is not None:
+            nodes["is_open"][self.row_node[~rows]] = 0  # others are not searched
+        self.local_record["most_boundaries"] = BALLOT_BOUNDARIES if with_bounds else N_BINS
+        self._evaluate_families(self.local_record, WANT_GAINS, self._room_for_bounds() if with_bounds else None)
+        nodes["is_open"][self.row_node] = is_open
+        return self.gains[: self.n_nodes]
+
+    def sampled_gains(self, sample: BallotSample, rows: np.ndarray) -> np.ndarray:
+        """The same by a sample of this worker's rows, for these rows of the frontier; no histogram is kept."""
+        nodes = self.nodes
+        stop = nodes["stop"][self.row_node]
+        sampled = sample.stops(self.row_node, int(nodes[0]["n_rows"]), self.memory)
+        nodes["stop"][self.row_node] = sampled
+        self._begin_local()
+        most = int((sampled - nodes["start"][self.row_node]).max(initial=0))
+        self.local_record["most_boundaries"] = BALLOT_BOUNDARIES
+        n_families = kernels.plan_samples(self.row_node, rows, self.families, nodes)
+        slot = nodes["slot"][self.row_node]
+        nodes["slot"][self.row_node] = -1  # histograms of all rows that a proof may need stay as they are
+        if self.is_plain and most <= self.layout.capacity:
+            self.run_on_blocks(
+                find_sampled_gains, self.memory.arrays["n_blocks"] * int(n_families), self.local_record, self.families,
+                nodes, at_once=64,
+            )  # fmt: skip
+        else:
+            self.local_record["most_boundaries"] = BALLOT_BOUNDARIES if most < FULL_GRAINED else N_BINS
+            self._evaluate(self.local_record, n_families, WANT_GAINS)
+        nodes["slot"][self.row_node], nodes["stop"][self.row_node] = slot, stop
+        return self.gains[: self.n_nodes]
+
+    def _begin_local(self) -> None:
+        """Sums of this worker's rows in each node, and room for the gains."""
         nodes, n_evaluated = self.nodes, self.memory.arrays["n_evaluated"]
         if len(self.local_sums) < len(nodes) or len(self.gains) < n_evaluated:
             self.local_sums = np.zeros((len(nodes), self.layout.n_fields), np.int64)
@@ -213,12 +260,6 @@ class Frontier(GrowingTree):
         self.team.for_blocks(
             kernels.sum_locally, self.n_nodes, self.row_node, self.record, nodes, self.local_sums, min_block=1
         )
-        is_open = nodes["is_open"][self.row_node]
-        if rows is not None:
-            nodes["is_open"][self.row_node[~rows]] = 0  # others are not searched
-        self._evaluate_families(self.local_record, WANT_GAINS, self._room_for_bounds() if with_bounds else None)
-        nodes["is_open"][self.row_node] = is_open
-        return self.gains[: self.n_nodes]
 
     def _room_for_bounds(self) -> tuple[np.ndarray, np.ndarray]:
         if self.bounds.shape[1:] != self.gains.shape:
@@ -265,6 +306,14 @@ class Frontier(GrowingTree):
         return least
 
     # Merged histograms
+
+    def add_own_items(self, items: Items) -> None:
+        """Add up all items that would travel, on a worker that holds all rows of them."""
+        row = np.repeat(np.arange(self.n_nodes), np.diff(items.start))
+        self.run_on_blocks(
+            add_own_items, len(row), self.row_node[row], items.feature, items.parent, items.place, self.record,
+            self.nodes, items.arena,
+        )  # fmt: skip
 
     def subtract_merged(self, items: Items, before: Items) -> None:
         """Items that did not travel: the parent's, merged in the frontier before, less the sibling's."""

@@ -39,7 +39,8 @@ class FrontierGrower:
         self.usual_gain = -np.inf  # the least gain of the last tree's splits, if its leaf budget was used up
         n_workers = comm.size
         pool = (2 * max_leaves + 2 if max_leaves else 512, POOL_BYTES // comm.n_on_host)
-        self.frontier = Frontier(shard, layout, n_sampled, n_workers, pool, team, constraints)
+        ballot_rows = strategy.n_ballot_rows(n_sampled or shard.n_all_features)
+        self.frontier = Frontier(shard, layout, n_sampled, n_workers, pool, team, constraints, ballot_rows)
         self.memory = self.frontier.memory
         n_features = shard.n_all_features
         merged = strategy.n_merged(n_features) * layout.n_planes * self.frontier.stride // n_workers

@@ -23,6 +23,10 @@ class Strategy:
         """The largest number of features whose histograms are merged at a node."""
         return 0
 
+    def n_ballot_rows(self, n_allowed: int) -> int:
+        """About how many rows vote at the root if nodes may use so many features; 0 for all, or if nobody votes."""
+        return 0
+
     def begin_tree(self, frontier: Frontier) -> None:
         """A new tree begins; the frontier is its root."""
 

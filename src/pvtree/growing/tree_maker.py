@@ -44,7 +44,8 @@ class TreeMaker:
         self.strategy = strategy
         self.constraints = Constraints.of(params, shard.n_all_features)
         self.grower: Grower | FrontierGrower
-        if worker.comm.size == 1:  # all strategies find what the sequential algorithm finds
+        votes_by_sample = strategy.n_ballot_rows(self.n_sampled or shard.n_all_features) > 0
+        if worker.comm.size == 1 and not votes_by_sample:  # all strategies find what the sequential algorithm finds
             self.grower = Grower(
                 self.data, layout, shard.n_rows, params.num_leaves, self.n_sampled, worker.team, self.constraints
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,7 @@ class TreeMemory:
             "n_planes": layout.n_planes, "n_values": len(layout.shift), "n_fields": layout.n_fields,
             "stride": int(data.n_bins.max(initial=1)) + 1, "n_groups": n_groups, "most_boundaries": int(N_BINS),
             "tree_features": np.empty(n_features, np.int64), "in_tree": np.empty(n_features, np.uint8),
+            "columns": np.empty((0, data.n_rows), np.uint8), "n_columns": 0,
             "monotone": constraints.monotone, "sets_of": constraints.sets_of, "first_feature": 0,
             "is_monotone": int(constraints.is_monotone), "n_set_words": constraints.sets_of.shape[1],
             "n_all_features": max(len(constraints.monotone), len(constraints.sets_of)),
@@ -115,6 +117,14 @@ class TreeMemory:
         a["narrow_pool"] = np.empty((a["n_narrow_slots"], narrow), np.int64)
         a["wide_pool"] = np.empty((a["n_wide_slots"], wide), np.int64)
         a["free_slots"], a["n_free"] = np.empty((2, a["n_slots"]), np.int64), np.empty(2, np.int64)
+
+    def make_columns(self) -> None:
+        """Copy all bins column by column: a single feature is added up two to three times as fast from a column."""
+        bins, block_start = self.data.bins, self.data.block_start
+        columns = np.empty((self.arrays["n_bundles"], self.data.n_rows), np.uint8)
+        for block, (first, stop) in enumerate(pairwise(block_start.tolist())):
+            columns[first:stop] = bins[block].reshape(-1, BLOCK)[:, : stop - first].T
+        self.arrays |= {"columns": columns, "n_columns": len(columns)}
 
     def free_all_slots(self) -> None:
         a = self.arrays

@@ -51,6 +51,7 @@ class Params:
     tree_learner: str = "serial"
     top_k: int | str = 20  # "auto" with exact voting
     election_size: float = 2.0
+    ballot_rows: int = 8192  # 0 = all
     quantized_bins: float = 0.1
     audit: int = 0  # 0 = off
     n_workers: int = 1
@@ -69,6 +70,8 @@ def make_params(values: Mapping[str, Any], n_features: int, **settled: Any) -> P
         chosen["n_workers"] = 1
     if chosen.get("num_leaves") == -1:
         chosen["num_leaves"] = 0
+    if chosen.get("ballot_rows") == "all":
+        chosen["ballot_rows"] = 0
     chosen["early_stopping_rounds"] = chosen.get("early_stopping_rounds") or 0
     for name in ("monotone_constraints", "interaction_constraints"):  # may name columns, so only the data settles them
         chosen[name] = settled.get(name, ())

@@ -268,6 +268,14 @@ RULES: dict[str, Rule] = {
         lambda v: _is_finite(v) and v >= 1,
         "float",
     ),
+    "ballot_rows": Rule(
+        "The number of rows of all workers by which tree_learner='voting' ranks the features of a root; nodes below it "
+        "vote by fewer. 'all' is the paper's vote by all rows.",
+        "an integer of at least 1, or 'all'",
+        lambda v: _is_integer(v) or isinstance(v, str),
+        lambda v: v == "all" if isinstance(v, str) else v >= 1,
+        "int or 'all'",
+    ),
     "quantized_bins": fraction("The fraction of bins that workers exchange, with tree_learner='quantized'."),
 }
 

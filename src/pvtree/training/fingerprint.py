@@ -21,7 +21,7 @@ Fingerprint = dict[str, Any]  # plain values, which JSON preserves
 
 # May differ between two runs: they change the speed and the number of trees, but not the trees.
 _FREE = {"n_threads", "verbosity", "n_workers", "n_estimators", "early_stopping_rounds", "packs_histograms", "audit"}
-_OF_LEARNER = {"top_k": "voting", "election_size": "voting", "quantized_bins": "quantized"}
+_OF_LEARNER = {"top_k": "voting", "election_size": "voting", "ballot_rows": "voting", "quantized_bins": "quantized"}
 _EXACT = {"serial", "data", "attribute", "exact_voting"}  # all make the same trees
 # The message about a part that differs; {} and {} are the saved value and the present one.
 PARTS = {

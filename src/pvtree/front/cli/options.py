@@ -42,6 +42,7 @@ TYPES = {"int": click.INT, "int | None": click.INT, "float": click.FLOAT, "str":
 SPECIAL = {
     "max_features": NumberOrWord(),
     "top_k": NumberOrWord(),
+    "ballot_rows": NumberOrWord(),
     "random_state": click.INT,
     "objective": click.STRING,
     "monotone_constraints": Signs(),

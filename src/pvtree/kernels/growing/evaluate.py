@@ -152,7 +152,7 @@ def search_singly(node, row, group, tree, nodes, best, scratch):
         if feature < 0:  # interaction constraints left fewer to draw
             break
         block, lane = place_of(feature, tree)
-        is_wide = histogram_of_feature(bins[block], lane, rows, words, planes, start, stop, tree, packed, wide)
+        is_wide = histogram_of_feature(bins[block], BLOCK, lane, rows, words, planes, start, stop, tree, packed, wide)
         hist = wide if is_wide else packed
         if tree.bundled:
             hist = expand_alone(hist, ZERO, N_BINS, is_wide, feature, tree, scratch)

@@ -150,6 +150,17 @@ def plan_families(row_node, parents, trees, families, nodes):
 
 
 @njit
+def plan_samples(row_node, searched, families, nodes):
+    """Families of single nodes, whose histograms nobody keeps; returns their number."""
+    n = ZERO
+    for row in range(len(row_node)):
+        if searched[row]:
+            set_single(row_node[row], row, n, families)
+            n += 1
+    return n
+
+
+@njit
 def free_parents(n_families, trees, families, nodes):
     """Free the slots of parents' histograms that no child took over."""
     for i in range(n_families):

@@ -56,18 +56,21 @@ def accumulate_block(block_bins, n_lanes, rows, words, planes, start, stop, pack
 
 
 @njit
-def accumulate_feature(block_bins, lane, rows, words, planes, start, stop, packed):
-    """The histogram of a single feature, laid out (plane, bin); for when few features are wanted."""
+def accumulate_feature(bins, step, lane, rows, words, planes, start, stop, packed):
+    """The histogram of a single feature, laid out (plane, bin); for when few features are wanted.
+
+    Row r's bin is bins[r * step + lane]: the lane of a block, or a column by itself.
+    """
     last = len(rows) - 1
     if len(planes) > 0:
         for i in range(start, stop):
-            prefetch(block_bins, np.intp(rows[min(i + _AHEAD, last)]) * BLOCK)
-            bin_idx = block_bins[np.intp(rows[i]) * BLOCK + lane]
+            prefetch(bins, np.intp(rows[min(i + _AHEAD, last)]) * step)
+            bin_idx = bins[np.intp(rows[i]) * step + lane]
             packed[np.intp(planes[i]) * N_BINS + bin_idx] += words[i]
     else:
         for i in range(start, stop):
-            prefetch(block_bins, np.intp(rows[min(i + _AHEAD, last)]) * BLOCK)
-            packed[block_bins[np.intp(rows[i]) * BLOCK + lane]] += words[i]
+            prefetch(bins, np.intp(rows[min(i + _AHEAD, last)]) * step)
+            packed[bins[np.intp(rows[i]) * step + lane]] += words[i]
 
 
 # Loops over bins run on slices that begin at 0: with an offset inside the index, the compiler cannot rule out a
@@ -135,14 +138,14 @@ def histogram_of_block(block_bins, n_lanes, rows, words, planes, start, stop, tr
 
 
 @njit
-def histogram_of_feature(block_bins, lane, rows, words, planes, start, stop, tree, packed, wide):
+def histogram_of_feature(bins, step, lane, rows, words, planes, start, stop, tree, packed, wide):
     """As ``histogram_of_block`` for one feature: ``packed`` is (plane, bin), ``wide`` is (field, bin)."""
     is_wide = np.int64(stop - start > tree.capacity)
     if is_wide:
         wide[: tree.n_fields * N_BINS] = 0
     for chunk in range(start, stop, tree.capacity):
         packed[: tree.n_planes * N_BINS] = 0
-        accumulate_feature(block_bins, lane, rows, words, planes, chunk, min(chunk + tree.capacity, stop), packed)
+        accumulate_feature(bins, step, lane, rows, words, planes, chunk, min(chunk + tree.capacity, stop), packed)
         if is_wide:
             unpack_add(packed, ZERO, N_BINS, N_BINS, tree, wide, ZERO, N_BINS, ONE)
     return is_wide

@@ -12,6 +12,7 @@ from pvtree.kernels.growing.kept_histograms import kept_histogram
 from pvtree.kernels.growing.records import (
     bins_of,
     bundles_of,
+    columns_of,
     mask_of,
     n_bins_of,
     packed_of,
@@ -76,14 +77,17 @@ def local_histogram(node, feature, tree, nodes, scratch):
             return expand_alone(hist, base, step, is_wide, feature, tree, scratch), ZERO, N_BINS, is_wide
         return hist, base, step, is_wide
     buffer, start, stop = nodes[node].buffer, nodes[node].start, nodes[node].stop
-    bins = bins_of(tree)
     rows, words = rows_of(tree)[buffer], words_of(tree)[buffer]
     planes = planes_of(tree)[buffer]
     packed = packed_of(scratch)
     wide = wide_of(scratch)
     packed[: tree.n_planes * N_BINS] = 0  # a node without rows here adds nothing up
-    block, lane = place_of(feature, tree)
-    is_wide = histogram_of_feature(bins[block], lane, rows, words, planes, start, stop, tree, packed, wide)
+    if tree.n_columns > 0:
+        bins, bin_step, lane = columns_of(tree)[bundles_of(tree)[feature]], ONE, ZERO
+    else:
+        block, lane = place_of(feature, tree)
+        bins, bin_step = bins_of(tree)[block], BLOCK
+    is_wide = histogram_of_feature(bins, bin_step, lane, rows, words, planes, start, stop, tree, packed, wide)
     hist = wide if is_wide else packed
     if tree.bundled:
         hist = expand_alone(hist, ZERO, N_BINS, is_wide, feature, tree, scratch)
@@ -283,6 +287,20 @@ def keep_item(sums, base, is_wide, n_bins, tree, arena, place):
             arena[place + j * tree.stride :][: n_bins + 1] = sums[base + j * N_BINS :][: n_bins + 1]
     else:
         pack_fields(sums, base, N_BINS, n_bins + 1, tree, arena, place, tree.stride)
+
+
+@njit
+def add_own_items(start, stop, item_node, item_feature, item_parent, item_place, trees, nodes, arena, scratches):
+    """Add up the items start:stop that would travel, where one worker has all rows."""
+    tree, scratch = trees[0], scratches[0]
+    n_bins = n_bins_of(tree)
+    for item in range(start, stop):
+        if item_parent[item] == TRAVELS:
+            node, feature = item_node[item], item_feature[item]
+            hist, base, step, is_wide = local_histogram(node, feature, tree, nodes, scratch)
+            fields = decode_feature(hist, base, step, is_wide, n_bins[feature], tree, scratch)
+            is_large = nodes[node].n_rows > tree.capacity
+            keep_item(fields, ZERO, is_large, n_bins[feature], tree, arena, item_place[item])
 
 
 @njit
