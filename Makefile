@@ -7,7 +7,6 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14 p
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
-SOURCES := $(shell find src -name '*.py')
 BENCH := --output docs/benchmarks.md --summary README.md
 
 .DEFAULT_GOAL := help
@@ -16,7 +15,7 @@ BENCH := --output docs/benchmarks.md --summary README.md
 help:  ## Show these lines
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.demo-installed $(VENV)/.kernels-current  ## Train and evaluate on real data, about 3 minutes from nothing
+demo: $(VENV)/.demo-installed  ## Train and evaluate on real data, about 2 minutes from nothing
 	@$(BIN)/python -m pvtree.front.demo
 
 test:  ## Lint, check types and run every test, under 10 minutes from nothing
@@ -33,6 +32,7 @@ types: $(VENV)/.test-installed  ## Check types with mypy
 # Three processes on two cores, as many tests wait. In the order of their names, those with processes of their own come
 # first; by the number of tests, as is usual, they would come last, one after the other.
 unit: $(VENV)/.test-installed  ## Run the tests
+	@NUMBA_CACHE_DIR=$(CURDIR)/.numba_cache $(BIN)/pvtree warmup --all
 	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 fuzz: $(VENV)/.test-installed  ## Attack with hostile input for MINUTES=30, with fresh seeds; failures go to build/fuzz
@@ -87,8 +87,3 @@ $(VENV)-interop/.installed: pyproject.toml
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "pvtree needs Python 3.11 or later; install it or run make PYTHON=/path/to/python."; exit 1; }
 	@$(PYTHON) -m venv $(VENV)
-
-# numba recompiles a kernel when its own file changes, but not when a kernel that it calls has changed in another.
-$(VENV)/.kernels-current: $(SOURCES) | $(BIN)/python
-	@find src -name '*.nb[ic]' -delete
-	@touch $@

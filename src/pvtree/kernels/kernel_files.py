@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import llvmlite.binding as llvm
+import numpy as np
 from numba.core.compiler import CompileResult
+from numba.core.dispatcher import Dispatcher
 from numba.core.serialize import dumps
 
 from pvtree.kernels.cache_folder import folders
@@ -21,6 +23,7 @@ from pvtree.kernels.libraries import (
     InnerLibrary,
     LoadedLibrary,
     environments_in,
+    holds_addresses,
     make_callable,
     reachable,
     set_environments,
@@ -31,13 +34,21 @@ _HASH_SIZE = hashlib.sha256().digest_size
 
 def key_of(kernel: Any, args: Any) -> str:
     """Tells a kernel, compiled for such arguments, from all others of this version."""
-    function = kernel.py_func
-    cells = [cell.cell_contents for cell in function.__closure__ or ()]
-    told_apart_by = [repr(cell) if isinstance(cell, str | bytes | int | float) else dumps(cell) for cell in cells]
-    parts = [function.__module__, function.__qualname__, function.__code__.co_code, told_apart_by, str(args)]
+    return hashlib.sha256(repr([_identity(kernel.py_func), str(args)]).encode()).hexdigest()[:24]
+
+
+def _identity(function: Any) -> list[Any]:
+    """A function by its names, its code and the values that it closes over."""
+    parts = [function.__module__, function.__qualname__, function.__code__.co_code]
+    for cell in function.__closure__ or ():
+        value = cell.cell_contents
+        if isinstance(value, Dispatcher):
+            parts.append(_identity(value.py_func))
+        else:
+            parts.append(repr(value) if isinstance(value, str | bytes | int | float | np.generic) else dumps(value))
     if not function.__module__.startswith("pvtree.kernels."):  # the folder's name does not cover it
         parts.append(_text_of(inspect.getfile(function)))
-    return hashlib.sha256(repr(parts).encode()).hexdigest()[:24]
+    return parts
 
 
 @cache
@@ -68,9 +79,7 @@ def write_kernel(kernel: Any, result: Any, key: str, is_inner: bool) -> None:
     """Keep a kernel for other processes, if there is a folder for it."""
     folder = folders().new
     library = result.library
-    if folder is None or library.has_dynamic_globals:
-        return
-    if is_inner and any(inner.has_dynamic_globals for inner in reachable(library._linking_libraries)):
+    if folder is None or holds_addresses(library):
         return
     name = file_name(kernel, key, is_inner)
     content = dumps((name, _code_of(library, is_inner), *_rest_of(result)))
@@ -92,8 +101,9 @@ def _code_of(library: Any, is_inner: bool) -> Any:
     if is_inner:
         return library.whole_module().as_bitcode()
     module = library._final_module
-    names = [symbol.name for symbols in (module.functions, module.global_variables) for symbol in symbols
-             if not symbol.is_declaration and symbol.linkage not in (llvm.Linkage.internal, llvm.Linkage.private)]  # fmt: skip
+    hidden = llvm.Linkage.internal, llvm.Linkage.private
+    symbols = [*module.functions, *module.global_variables]
+    names = [symbol.name for symbol in symbols if not symbol.is_declaration and symbol.linkage not in hidden]
     return library._get_compiled_object(), names
 
 
@@ -135,7 +145,8 @@ def _load(content: bytes, name: str, kernel: Any, args: Any, is_inner: bool) -> 
         codegen._engine._defined_symbols.update(symbols)
         entry = context.get_executable(library, fndesc, environment)
         set_environments(codegen, environments)
-    result = CompileResult(
+    make: Any = CompileResult
+    result = make(
         typing_context=context.typing_context, target_context=context, entry_point=entry, typing_error=None,
         type_annotation="", signature=signature, objectmode=False, lifted=(), fndesc=fndesc, library=library,
         call_helper=None, environment=environment, metadata=None, reload_init=reload_init,

@@ -7,6 +7,7 @@ time. Here a kernel that is compiled on behalf of a caller is typed and lowered,
 
 from __future__ import annotations
 
+import dis
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -15,13 +16,20 @@ from numba.core import compiler
 from numba.core.codegen import JITCodeLibrary
 from numba.core.environment import lookup_environment
 
+ALL: list[Any] = []  # kernels, whether compiled or not
+_LONG = 36  # instructions of Python's own
+
 
 class InnerLibrary(JITCodeLibrary):
     """A kernel on behalf of its callers: LLVM code as numba lowered it, without what it calls."""
 
+    stays_apart = False  # whether LLVM must not inline it
+
     def add_llvm_module(self, ll_module: Any) -> None:
-        ll_module.data_layout = self._codegen._data_layout
-        self._final_module.link_in(ll_module)
+        if self.stays_apart:
+            for function in _defined(ll_module):
+                function.add_function_attribute("noinline")
+        super().add_llvm_module(ll_module)
 
     def finalize(self) -> None:
         self._finalize_dynamic_globals()
@@ -85,6 +93,22 @@ def _module_of(library: Any) -> Any:
     return library.own_module() if isinstance(library, InnerLibrary) else library._get_module_for_linking()
 
 
+def holds_addresses(library: Any) -> bool:
+    """Whether code holds addresses that mean nothing in other processes.
+
+    Before it is optimised, it holds those of the kernels that it calls, which nothing reads.
+    """
+    unread = {f"{id(kernel):x}" for kernel in ALL} if isinstance(library, InnerLibrary) else set()
+    # numba.dynamic.globals.ADDRESS, and LLVM appends .1, .2 to names that it meets again
+    held = {
+        name.split(".")[3]
+        for each in [library, *reachable(library._linking_libraries)]
+        if each.has_dynamic_globals
+        for name in each._dynamic_globals
+    }
+    return bool(held - unread)
+
+
 def reachable(libraries: Iterable[Any]) -> Iterator[Any]:
     """Each of the libraries, and each that they link, once."""
     seen: set[int] = set()
@@ -96,6 +120,16 @@ def reachable(libraries: Iterable[Any]) -> Iterator[Any]:
             yield library
             if isinstance(library, InnerLibrary):
                 waiting.extend(library._linking_libraries)
+
+
+def _has_long_loop(function: Any) -> bool:
+    """Whether a loop is better optimised in a function of its own than inside its caller.
+
+    Before it is optimised, a loop looks small to LLVM, which would inline it and then vectorise it less well, among
+    all the values of its caller.
+    """
+    names = [instruction.opname for instruction in dis.get_instructions(function)]
+    return len(names) >= _LONG and any("FOR_ITER" in name or "JUMP_BACKWARD" in name for name in names)
 
 
 class KeyedFlags(compiler.Flags):
@@ -116,14 +150,16 @@ class Entry:
 
 def compile_kernel(kernel: Any, args: Any, return_type: Any, key: str, is_inner: bool) -> Any:
     """numba's CompileResult of a kernel for these types of arguments."""
-    flags = KeyedFlags()
+    flags: Any = KeyedFlags()
     flags.key = key
     kernel.targetdescr.options.parse_as_flags(flags, kernel.targetoptions)
     flags.no_cfunc_wrapper = True
     flags.no_cpython_wrapper = flags.no_compile = is_inner
     context = kernel.targetctx
-    library = (InnerLibrary if is_inner else OuterLibrary)(context.codegen(), kernel.py_func.__qualname__)
+    library: Any = (InnerLibrary if is_inner else OuterLibrary)(context.codegen(), kernel.py_func.__qualname__)
     library.enable_object_caching()
+    if is_inner:
+        library.stays_apart = not flags.forceinline and _has_long_loop(kernel.py_func)
     result = compiler.compile_extra(
         kernel.typingctx, context, kernel.py_func, args=args, return_type=return_type, flags=flags,
         locals=kernel.locals, library=library,

@@ -28,9 +28,13 @@ BASELINES = {"x86-64-v4": _V4, "x86-64-v3": _V3}  # the best one first
 
 @cache
 def sources() -> str | None:
-    """A hash of the text of all kernels, as a kernel is compiled together with those that it calls; None without text."""
+    """A hash of the text of all kernels, because each is compiled together with those that it calls; None without."""
+    return text_of(Path(__file__).parent)
+
+
+def text_of(folder: Path) -> str | None:
+    """A hash of the names and contents of all modules below a folder."""
     digest = hashlib.sha256()
-    folder = Path(__file__).parent
     paths = sorted(folder.rglob("*.py"))
     for path in paths:
         digest.update(path.relative_to(folder).as_posix().encode() + b"\0")
