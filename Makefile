@@ -7,7 +7,6 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14 p
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
-SOURCES := $(shell find src -name '*.py')
 UNIT := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 QUICK := parameters/test_params.py project/test_lengths.py project/test_package.py project/test_paths.py \
 	project/test_rooms.py project/test_sentences.py objectives binning growing model/test_atomic_file.py \
@@ -22,7 +21,7 @@ BENCH := --output docs/benchmarks.md --summary README.md
 help:  ## Show these lines
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.demo-installed $(VENV)/.kernels-current  ## Train and evaluate on real data, about 3 minutes from nothing
+demo: $(VENV)/.demo-installed  ## Train and evaluate on real data, about 2 minutes from nothing
 	@$(BIN)/python -m pvtree.front.demo
 
 test:  ## Lint, check types and run every test, under 8 minutes from nothing on two cores
@@ -44,12 +43,13 @@ quick: $(VENV)/.quick-installed  ## Run the linter and the tests that matter bet
 # Three processes on two cores, as many tests wait. In the order of their names, those with processes of their own come
 # first; by the number of tests, as is usual, they would come last, one after the other.
 unit: $(VENV)/.test-installed  ## Run the tests; PROFILE=random draws other examples than always
+	@NUMBA_CACHE_DIR=$(CURDIR)/.numba_cache $(BIN)/pvtree warmup --all
 	@$(UNIT) $(if $(PROFILE),--hypothesis-profile=$(PROFILE))
 
 coverage: $(VENV)/.test-installed  ## Run the tests and write which lines they reach to build/coverage
 	@$(UNIT) --cov --cov-report=term:skip-covered --cov-report=html:build/coverage
 
-fuzz: $(VENV)/.test-installed $(VENV)/.kernels-current  ## Attack with hostile input for MINUTES=30, with fresh seeds; failures go to build/fuzz
+fuzz: $(VENV)/.test-installed  ## Attack with hostile input for MINUTES=30, with fresh seeds; failures go to build/fuzz
 	@$(BIN)/python tests/attack --minutes $(or $(MINUTES),30)
 
 format: $(VENV)/.test-installed  ## Let ruff format the code and fix what it can
@@ -106,8 +106,3 @@ $(VENV)-interop/.installed: pyproject.toml
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "pvtree needs Python 3.11 or later; install it or run make PYTHON=/path/to/python."; exit 1; }
 	@$(PYTHON) -m venv $(VENV)
-
-# numba recompiles a kernel when its own file changes, but not when a kernel that it calls has changed in another.
-$(VENV)/.kernels-current: $(SOURCES) | $(BIN)/python
-	@find src -name '*.nb[ic]' -delete
-	@touch $@

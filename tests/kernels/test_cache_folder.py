@@ -13,22 +13,19 @@ from pvtree.kernels import cache_folder
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
 
-# Permissions do not bind root, so numba is told that it may write nowhere but where the test allows it.
+# Permissions do not bind root, but no folder can be made below a file.
 PROGRAM = """
-import os, sys
+import sys
+from pathlib import Path
+
 import numpy as np
-from numba.core import caching
+from pvtree.kernels import cache_folder
+from pvtree.kernels.hashing import unit_interval as kernel
 
-def ensure(self):
-    path, allowed = self.get_cache_path(), sys.argv[1]
-    if not allowed or os.path.commonpath([path, allowed]) != allowed:
-        raise PermissionError(path)
-    os.makedirs(path, exist_ok=True)
-
-caching._CacheLocator.ensure_cache_path = ensure
-import pvtree.training.train  # all kernels
-from pvtree.kernels.objectives.fixed_point import largest_magnitude_bits as kernel
-print(kernel(np.array([1.0, -2.5])) == np.float64(2.5).view(np.int64), sum(kernel.stats.cache_hits.values()))
+cache_folder._usual_places = lambda: [Path(__file__) / "below"]
+if not sys.argv[1]:
+    cache_folder.private_folder = lambda: None
+print(kernel(np.uint64(2**63)) == 0.5, sum(kernel._cache_hits.values()))
 """
 
 
@@ -51,8 +48,7 @@ def temporary(tmp_path, monkeypatch):
 
 def run(tmp_path, temporary, allowed):
     (tmp_path / "program.py").write_text(PROGRAM)
-    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
-    environment |= {"TMPDIR": str(temporary)}
+    environment = os.environ | {"TMPDIR": str(temporary)}
     done = subprocess.run(
         [sys.executable, "program.py", str(allowed)],
         cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120,
@@ -66,14 +62,14 @@ def test_kernels_are_cached_in_a_private_folder(tmp_path, temporary):
     (folder,) = temporary.iterdir()
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert answer == ["True", "0"] and len(said) == 1
-    assert f"cached in {folder}, because neither the package's folder nor the home folder is writable" in said[0]
+    assert f"keeping them in {folder}, because neither the package's folder nor the home folder is writable" in said[0]
     assert run(tmp_path, temporary, temporary) == (["True", "1"], [])
 
 
 def test_without_any_folder_kernels_are_compiled_in_every_process(tmp_path, temporary):
     answer, (said,) = run(tmp_path, temporary, "")
     assert answer == ["True", "0"]
-    assert "compiling its kernels for this machine, in every process (about 30 s), because no folder" in said
+    assert "compiling kernels for this machine, in every process, because no folder is writable and private" in said
 
 
 def test_the_folder_is_private_and_found_again(temporary):
@@ -110,3 +106,26 @@ def test_a_folder_whose_names_others_may_change_is_not_used(temporary, mode, is_
 def test_no_temporary_folder_at_all(temporary):
     temporary.rmdir()
     assert cache_folder.private_folder() is None
+
+
+def test_folders_that_cannot_be_written_to_are_still_read(tmp_path, monkeypatch):
+    below_file, writable, shipped = tmp_path / "file", tmp_path / "writable", tmp_path / "shipped"
+    below_file.touch()
+    monkeypatch.setattr(cache_folder, "_usual_places", lambda: [below_file, writable])
+    monkeypatch.setattr(cache_folder, "SHIPPED", shipped)
+    monkeypatch.setattr(cache_folder, "of_baselines", lambda: ["baseline"])
+    new, to_read, why = cache_folder.folders.__wrapped__()
+    name = cache_folder.of_this_machine()
+    assert new == writable / name and not why
+    assert to_read == [below_file / name, writable / name, shipped / "baseline"]
+
+
+def test_folders_of_other_versions_are_removed_after_a_while(tmp_path):
+    names = [f"{i:020x}" for i in range(cache_folder.N_KEPT + 3)]
+    for age, name in enumerate(names):
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, (1000 - age, 1000 - age))
+    (tmp_path / "something else").mkdir()
+    cache_folder._remove_old(tmp_path / names[-1])
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {*names[: cache_folder.N_KEPT], names[-1], "something else"}

@@ -77,10 +77,10 @@ def test_a_lock_is_taken_by_one_at_a_time_and_given_up_on(tmp_path, monkeypatch)
     entered = threading.Event()
 
     def enter():
-        with alone(str(tmp_path), "kernel"):
+        with alone(tmp_path, "kernel"):
             entered.set()
 
-    handle = compile_lock._open(str(tmp_path), "kernel")
+    handle = compile_lock._open(tmp_path, "kernel")
     compile_lock._wait_for(handle)  # as another process would hold it
     waiting = threading.Thread(target=enter)
     waiting.start()
@@ -90,7 +90,7 @@ def test_a_lock_is_taken_by_one_at_a_time_and_given_up_on(tmp_path, monkeypatch)
     assert entered.is_set()
 
     entered.clear()
-    handle = compile_lock._open(str(tmp_path), "kernel")
+    handle = compile_lock._open(tmp_path, "kernel")
     compile_lock._wait_for(handle)
     monkeypatch.setattr(compile_lock, "PATIENCE", 0.1)
     enter()
@@ -101,6 +101,6 @@ def test_a_lock_is_taken_by_one_at_a_time_and_given_up_on(tmp_path, monkeypatch)
 def test_without_a_folder_to_write_to_work_goes_on(tmp_path):
     (tmp_path / "file").write_text("")
     done = []
-    with alone(str(tmp_path / "file" / "below"), "kernel"):
+    with alone(tmp_path / "file" / "below", "kernel"):
         done.append("work")
     assert done == ["work"] and [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from pvtree.front.estimators import (
     RandomForestClassifier,
     RandomForestRegressor,
 )
+from pvtree.front.warmup import compile_ahead
 
 N_FOLDS = 3
 N_TREES = 50
@@ -186,7 +188,14 @@ def describe(certificates: Sequence[Certificate]) -> str:
 
 
 def compile_kernels() -> None:
-    """Train one small model of every kind, so that the measured seconds do not include compiling."""
+    """Train one small model of every kind, so that the measured seconds do not include compiling.
+
+    What has never been compiled is compiled by several processes at once.
+    """
+    compile_ahead(
+        ["boosting", "voting", "exact_voting", "forest", "attribute", "data", "regression", "classes"],
+        os.cpu_count() or 1,
+    )
     X, y = datasets.load_wine(return_X_y=True)
     GBDTClassifier(n_estimators=1).fit(X, y == 0).predict(X)
     for _, (classifier, regressor), _ in MODELS:

@@ -24,7 +24,7 @@ _BETWEEN_TRIES = 0.02
 
 
 @contextmanager
-def alone(folder: str, name: str) -> Iterator[None]:
+def alone(folder: Path | None, name: str) -> Iterator[None]:
     """Hold the lock of kernel ``name``, unless that is impossible: then go on without.
 
     Threads of this process queue up first. A thread that waits here holds kernels that call this one, and no process
@@ -41,12 +41,12 @@ def alone(folder: str, name: str) -> Iterator[None]:
                 os.close(handle)  # which also unlocks
 
 
-def _open(folder: str, name: str) -> int | None:
-    if fcntl is None:
+def _open(folder: Path | None, name: str) -> int | None:
+    if fcntl is None or folder is None:
         return None
-    with suppress(OSError):  # a read-only folder: numba will not write there either
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        return os.open(Path(folder) / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    with suppress(OSError):  # nothing will be written there either
+        folder.mkdir(parents=True, exist_ok=True)
+        return os.open(folder / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     return None
 
 

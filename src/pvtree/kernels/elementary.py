@@ -6,13 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from pvtree.kernels.jit import enable_cache
+from pvtree.kernels.jit import njit
 
 LN2_HIGH = 0.6931471805598903  # 42 bits of ln 2, so that k * LN2_HIGH is exact for every exponent k
 LN2_LOW = 5.497923018708371e-14
@@ -31,9 +30,7 @@ SMALLEST_NORMAL = 2.0**-1022
 
 def inlined(function: Callable[..., Any]) -> Any:
     """A loop that calls one of these is vectorised only if the call disappears, whatever LLVM thinks of its cost."""
-    kernel = numba.njit(nogil=True, error_model="numpy", forceinline=True)(function)
-    enable_cache(kernel)
-    return kernel
+    return njit(function, forceinline=True)
 
 
 @intrinsic

@@ -16,6 +16,7 @@ COMMANDS = {
     "inspect": "Describe a model, or show one of its trees.",
     "export": "Write a model in another program's format.",
     "plan": "Estimate training costs on a cluster; recommend a strategy.",
+    "warmup": "Compile kernels now, so that no later fit waits for it.",
     "demo": "Compare with scikit-learn on real data, then all strategies.",
     "completion": "Print a shell script that completes commands and options.",
 }

@@ -43,8 +43,14 @@ from pvtree.kernels.growing.records import (
     words_of,
 )
 from pvtree.kernels.growing.spliced import spliced
-from pvtree.kernels.growing.split import best_split_of_feature, complete_split, gain_of_score, node_score
-from pvtree.kernels.jit import njit
+from pvtree.kernels.growing.split import (
+    best_split_of_feature,
+    complete_split,
+    copy_row,
+    gain_of_score,
+    node_score,
+)
+from pvtree.kernels.jit import njit, shared
 
 # Nodes with at least this many rows are searched side by side. In smaller ones most bins are empty, and searching one
 # feature after another skips those.
@@ -52,7 +58,7 @@ LEAST_AT_ONCE = np.int64(192)
 GROUP = np.int64(8)  # features that one thread takes at a time where they are searched singly
 
 
-@njit
+@shared
 def search_feature(hist, base, step, is_wide, feature, node, own_score, row, group, tree, best, scratch):
     """Keep the feature's best split if it beats the group's; ties go to the lower feature."""
     n_bins = n_bins_of(tree)[feature]
@@ -75,8 +81,8 @@ def search_feature(hist, base, step, is_wide, feature, node, own_score, row, gro
         best[row, group].split_bin = scratch.split_bin
         best[row, group].default_left = scratch.default_left
         at = row * tree.n_groups + group
-        best_sums_of(tree)[at, :] = found_sums_of(scratch)
-        best_set_of(tree)[at, :] = found_set_of(scratch)
+        copy_row(found_sums_of(scratch), best_sums_of(tree)[at])
+        copy_row(found_set_of(scratch), best_set_of(tree)[at])
 
 
 @njit
@@ -84,7 +90,7 @@ def is_lower(feature, lane, features):
     return lane < 0 or feature < features[lane]
 
 
-@njit
+@shared
 def search_lanes(hist, base, lane_step, features, n_lanes, node, own_score, least, row, tree, scratch):
     """Search ordered features at once, one a lane; returns the lane of the largest gain, -1 if none reaches ``least``.
 
@@ -238,7 +244,7 @@ def search_found(
         )
 
 
-@njit
+@shared
 def evaluate_group(item, tree, families, nodes, best, scratch, bounds):
     """One group of features for one family: add up a node's histograms, subtract for its sibling, search both.
 

@@ -20,6 +20,7 @@ from pvtree.kernels.growing.records import (
     n_free_of,
     open_leaves_of,
 )
+from pvtree.kernels.growing.split import copy_row
 from pvtree.kernels.hashing import hash_pair, sample_features
 from pvtree.kernels.jit import njit
 
@@ -194,5 +195,5 @@ def take_best(row, node, n_groups, tree, nodes, best):
     nodes[node].split_bin = best[row, winner].split_bin
     nodes[node].default_left = best[row, winner].default_left
     at = row * tree.n_groups + winner
-    left_sums_of(tree)[node, :] = best_sums_of(tree)[at]
-    left_set_of(tree)[node, :] = best_set_of(tree)[at]
+    copy_row(best_sums_of(tree)[at], left_sums_of(tree)[node])
+    copy_row(best_set_of(tree)[at], left_set_of(tree)[node])

@@ -54,6 +54,13 @@ def count_rows(sums, n_planes):
 
 
 @njit
+def copy_row(source, target):
+    """``target[:] = source`` of equal lengths; to check the lengths, numba would compile a message for seconds."""
+    for i in range(len(source)):
+        target[i] = source[i]
+
+
+@njit
 def node_score(sums, tree):
     """The node's own term in the gain, G^2 / (H + lambda) or sum x log x - n log n: what a split must improve on.
 
