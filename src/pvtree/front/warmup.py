@@ -89,6 +89,10 @@ TRAININGS: dict[str, Callable[[], None]] = {
 USUAL = ("boosting", "regression")
 
 
+def command(name: str) -> list[str]:
+    return [sys.executable, "-m", "pvtree.front.warmup", name]
+
+
 def compile_ahead(names: Sequence[str], n_processes: int) -> list[str]:
     """Run these trainings, ``n_processes`` at a time, each in a process of its own; returns those that failed.
 
@@ -102,7 +106,7 @@ def compile_ahead(names: Sequence[str], n_processes: int) -> list[str]:
         while waiting or running:
             while waiting and len(running) < n_processes:
                 name = waiting.pop(0)
-                running[name] = subprocess.Popen([sys.executable, "-m", "pvtree.front.warmup", name])
+                running[name] = subprocess.Popen(command(name))
             name = next(iter(running))
             try:
                 code = running[name].wait(0.1)
