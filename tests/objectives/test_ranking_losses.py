@@ -77,7 +77,7 @@ def test_cross_entropy_of_ndcg():
     """LightGBM's three terms, written with arrays."""
     grad, hess = gradients(objective="rank_xendcg", seed=5)
     key = np.uint64(hash_pair(np.uint64(5), np.uint64(0)))
-    drawn = np.array([unit_interval(hash_pair(key, np.uint64(row))) for row in range(12)])
+    drawn = np.array([unit_interval(np.uint64(hash_pair(key, np.uint64(row)))) for row in range(12)])
     for rows in QUERIES:
         if rows.stop - rows.start == 1:
             assert grad[rows] == hess[rows] == 0

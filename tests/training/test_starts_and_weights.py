@@ -4,6 +4,8 @@ import re
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pvtree import Dataset, GBDTClassifier, GBDTRanker, GBDTRegressor, RandomForestRegressor, train
 from pvtree.as_xgboost import DMatrix, XGBRegressor
@@ -178,6 +180,20 @@ def test_max_delta_step_limits_leaves_and_gains():
         assert np.abs(tree.value).max() <= limit
         thresholds.add(threshold)
     assert len(thresholds) == 2
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 10**6), st.sampled_from([0.01, 0.1, 0.5, 2.0]), st.integers(2, 4), st.booleans())
+def test_proofs_hold_with_limits(seed, limit, n_workers, has_signs):
+    """exact_voting's bounds hold for limited gains: it grows the serial trees."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 6, (40, 4)).astype(float)
+    y, weight = rng.normal(size=40) * rng.choice([0.1, 5.0]) + X[:, 0], rng.uniform(0.2, 3.0, 40)
+    more = {"max_delta_step": limit, "min_child_samples": 2, "boost_from_average": False, "top_k": 1, **SMALL}
+    more |= {"reg_alpha": 0.5, "reg_lambda": 0.3, "monotone_constraints": [1, 0, -1, 0]} if has_signs else {}
+    serial = GBDTRegressor(**more).fit(X, y, weight).model_.to_json()
+    proven = GBDTRegressor(tree_learner="exact_voting", n_workers=n_workers, **more).fit(X, y, weight)
+    assert proven.model_.to_json() == serial
 
 
 def test_bins_have_enough_rows():

@@ -24,6 +24,7 @@ class Loss:
     constant_hessian: bool = False  # True: the hessian is the row's weight, or 1
     iteration: int = 0  # set before each call of ``gradients``, for losses that draw random numbers
     numbers: np.ndarray | None = None  # the rows' numbers in the whole data, which these numbers depend on
+    comm: Communicator | None = None  # connects the workers whose rows belong to one sum of the gradients
     renewal_level: float | None = None  # a leaf returns this quantile of its residuals y - score; None: -G / H
 
     def __init__(self, y: np.ndarray, weight: np.ndarray | None = None) -> None:

@@ -19,6 +19,7 @@ from pvtree.kernels.objectives import metrics as row_losses
 from pvtree.kernels.objectives.ranking import lambdarank_gradients
 from pvtree.kernels.objectives.xendcg import xendcg_gradients
 from pvtree.kernels.team import Team, in_pieces
+from pvtree.objectives.cox import Cox
 from pvtree.objectives.fixed_point import Term, exact_mean, exact_means, exact_sum
 from pvtree.objectives.loss import SMALLEST_PROBABILITY, Loss, log_odds
 from pvtree.objectives.queries import Queries
@@ -197,6 +198,7 @@ def make_loss(params: Params, y: np.ndarray, weight: np.ndarray | None, group: n
         "multiclassova": lambda: OneAgainstOthers(y, weight, params.n_classes),
         "lambdarank": lambda: LambdaRank(y, weight, group, params),
         "pairwise": lambda: LambdaRank(y, weight, group, params),
+        "cox": lambda: Cox(y, weight),
         "rank_xendcg": lambda: CrossEntropyNDCG(y, weight, group, params),
         "cross_entropy_lambda": lambda: CrossEntropyLambda(y, weight, LOSSES[objective], params),
     }

@@ -16,6 +16,7 @@ import numpy as np
 from pvtree.comm.agreement import tell
 from pvtree.errors import InvalidParameterError
 from pvtree.objectives.auc import area_under_curve, average_precision
+from pvtree.objectives.cox import mean_negative_log_likelihood
 from pvtree.objectives.fixed_point import Term, exact_means_of
 from pvtree.objectives.losses import call_with, predictions
 from pvtree.objectives.row_metrics import scores_under
@@ -140,6 +141,15 @@ class R2(Metric):
         terms = [(np.square(predicted - y), weight), (np.square(y - mean), weight)]
         error, spread = exact_means_of(terms, comm, "metrics")
         return 1.0 - error / spread if spread > 0.0 else 0.0
+
+
+@dataclass(frozen=True)
+class CoxLikelihood(Metric):
+    """Minus the mean logarithm of the partial likelihood of the events."""
+
+    def _value(self, rows: ScoredRows, comm: Communicator | None) -> float:
+        y, scores, weight, _ = rows
+        return mean_negative_log_likelihood(y, scores[0], weight, comm)
 
 
 @dataclass(frozen=True)

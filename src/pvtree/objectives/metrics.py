@@ -22,6 +22,7 @@ from pvtree.objectives.metric import (
     R2,
     AUCMu,
     AveragePrecision,
+    CoxLikelihood,
     CustomMetric,
     ForestAUC,
     MaybeArray,
@@ -158,6 +159,7 @@ BY_OBJECTIVE: dict[str, dict[str, Metric]] = {
     "multiclass": MULTICLASS,
     "multiclassova": {"multi_logloss": Mean("multi_logloss", False, _ova_log_losses)} | OF_CLASSES,
     "classification": FOREST,
+    "cox": {"cox-nloglik": CoxLikelihood("cox-nloglik", False)},
     **{name: {} for name in losses_of("relevance")},  # ndcg@K, map@K, pre@K
 }
 RANKED = (*losses_of("relevance"), "custom")  # objectives with metrics at ranks

@@ -28,6 +28,7 @@ class LossKind:
     constant_hessian: bool = False  # True: the hessian is the row's weight, or 1
     renewal: str | None = None  # a leaf returns this quantile of its residuals: "median", or a parameter's name
     n_outputs: int | None = 1  # None: one for each class
+    precise: bool = False  # True: a few rows have gradients so large that those of others need finer steps
 
 
 LOSSES: dict[str, LossKind] = {
@@ -74,15 +75,17 @@ LOSSES: dict[str, LossKind] = {
             "count:poisson",
             "poisson",
             link="exp",
+            precise=True,
             labels="at least 0",
             constant="poisson_max_delta_step",
         ),
-        LossKind("gamma", "reg:gamma", "gamma", link="exp", labels="above 0"),
+        LossKind("gamma", "reg:gamma", "gamma", link="exp", precise=True, labels="above 0"),
         LossKind(
             "tweedie",
             "reg:tweedie",
             "tweedie",
             link="exp",
+            precise=True,
             labels="at least 0",
             constant="tweedie_variance_power",
         ),
@@ -95,6 +98,7 @@ LOSSES: dict[str, LossKind] = {
             start="log-odds",
             labels="from 0 to 1",
         ),
+        LossKind("cox", "survival:cox", "cox-nloglik", link="exp", start="zero", labels="not 0"),
         LossKind("binary", "binary:logistic log_loss", "binary_logloss", target="class", link="sigmoid"),
         LossKind("hinge", "binary:hinge", "binary_error", target="class", link="sign", start="zero"),
         LossKind(
@@ -123,6 +127,7 @@ LOSSES: dict[str, LossKind] = {
 LABELS = {
     "at least 0": lambda y: y >= 0.0,
     "above 0": lambda y: y > 0.0,
+    "not 0": lambda y: y != 0.0,
     "above -1": lambda y: y > -1.0,
     "from 0 to 1": lambda y: (y >= 0.0) & (y <= 1.0),
 }

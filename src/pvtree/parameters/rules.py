@@ -198,6 +198,12 @@ def _is_factor(value: Any) -> bool:
     return _is_real(value) and _is_finite(value) and value >= 0
 
 
+def _are_class_weights(value: Any) -> bool:
+    if value is None or isinstance(value, str):
+        return value in (None, "balanced")
+    return all(_is_factor(factor) and factor > 0 for factor in _signs(value))
+
+
 RULES: dict[str, Rule] = {
     "n_estimators": integer("The number of boosting iterations, or of trees in a forest.", 1),
     "learning_rate": positive("The factor by which each tree is scaled before it is added to the model."),
@@ -254,9 +260,9 @@ RULES: dict[str, Rule] = {
     "class_weight": Rule(
         "Factors of the row weights by class: a dict by class (others have 1), a list in the order of the classes, or "
         "'balanced' for n_rows / (n_classes * rows of the class).",
-        "'balanced', a dict or list of numbers of at least 0, or None",
+        "'balanced', a dict or list of finite numbers greater than 0, or None",
         lambda v: v is None or isinstance(v, str | list | tuple | np.ndarray | Mapping),
-        lambda v: v is None or v == "balanced" if isinstance(v, str | None) else all(map(_is_factor, _signs(v))),
+        lambda v: _are_class_weights(v),
         "dict, list, 'balanced' or None",
     ),
     "scale_pos_weight": positive("The factor of the weights of the second of two classes."),

@@ -37,8 +37,8 @@ class BoostingLoop:
         self.by_rows = worker.by_rows
         self.loss = make_loss(params, shard.y, shard.weight, shard.group)
         self.n_outputs = self.loss.n_outputs
-        if params.objective == "rank_xendcg":
-            self.loss.numbers = shard.ids.numbers()
+        if params.objective in ("rank_xendcg", "cox"):
+            self.loss.numbers, self.loss.comm = shard.ids.numbers(), worker.by_rows
         if start_scores is None:
             self.init_score = self._first_score(params)
             start_scores = first_scores(self.init_score, shard.n_rows, shard.init_score)
