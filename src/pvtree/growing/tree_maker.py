@@ -21,7 +21,6 @@ from pvtree.kernels.growing.constraints import keep_in_order
 from pvtree.kernels.growing.quantize import largest_magnitude, pack_classes, pack_gradients
 from pvtree.kernels.growing.route import add_leaf_values, add_routed_values, sum_by_run, sum_upwards
 from pvtree.model.tree import Tree
-from pvtree.parameters.loss_table import LOSSES
 from pvtree.parameters.params import Params
 
 if TYPE_CHECKING:
@@ -140,8 +139,7 @@ class GradientTreeMaker(TreeMaker):
     """Trees by second-order gain; with unit hessians and no penalty this is variance gain."""
 
     def __init__(self, shard: Shard, hessian: str, params: Params, worker: Worker, strategy: Strategy) -> None:
-        kind = LOSSES.get(params.objective) if isinstance(params.objective, str) else None
-        precise = params.criterion == "variance" or (kind is not None and kind.precise)
+        precise = params.criterion == "variance"
         super().__init__(shard, gradient_layout(shard.ids.n_all, hessian, precise), params, worker, strategy)
         self.hessian = hessian
 

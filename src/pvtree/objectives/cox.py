@@ -73,7 +73,7 @@ class Cox(Loss):
         # Sums over all events up to a row's time of weight / risk and weight / risk^2.
         first, second = (np.cumsum(events / risk**k)[sets.last] for k in (1, 2))
         grad[0] = (power * first - sets.is_event)[sets.place]
-        hess[0] = np.maximum(power * first - power * power * second, 0.0)[sets.place]
+        hess[0] = np.maximum(power * first - sets.weight * power * power * second, 0.0)[sets.place]
 
     def _risk_sets(self) -> RiskSets:
         if not hasattr(self, "_sets"):

@@ -226,10 +226,10 @@ def get_metric(name: str, objective: str | Callable[..., Any], constants: Mappin
 
 
 def _known(family: str, constants: Mapping[str, float]) -> dict[str, Metric]:
-    constants = {field.name: field.default for field in fields(Params)} | dict(constants)
+    known: dict[str, Any] = {field.name: field.default for field in fields(Params)} | dict(constants)
     if family == "custom":
-        return _regression("regression", constants) | BINARY | MULTICLASS
-    return BY_OBJECTIVE[family] if family in BY_OBJECTIVE else _regression(family, constants)
+        return _regression("regression", known) | BINARY | MULTICLASS
+    return BY_OBJECTIVE[family] if family in BY_OBJECTIVE else _regression(family, known)
 
 
 def _find(name: str, family: str, known: Mapping[str, Metric], gains: Sequence[float] = ()) -> Metric | None:

@@ -28,7 +28,6 @@ class LossKind:
     constant_hessian: bool = False  # True: the hessian is the row's weight, or 1
     renewal: str | None = None  # a leaf returns this quantile of its residuals: "median", or a parameter's name
     n_outputs: int | None = 1  # None: one for each class
-    precise: bool = False  # True: a few rows have gradients so large that those of others need finer steps
 
 
 LOSSES: dict[str, LossKind] = {
@@ -75,17 +74,15 @@ LOSSES: dict[str, LossKind] = {
             "count:poisson",
             "poisson",
             link="exp",
-            precise=True,
             labels="at least 0",
             constant="poisson_max_delta_step",
         ),
-        LossKind("gamma", "reg:gamma", "gamma", link="exp", precise=True, labels="above 0"),
+        LossKind("gamma", "reg:gamma", "gamma", link="exp", labels="above 0"),
         LossKind(
             "tweedie",
             "reg:tweedie",
             "tweedie",
             link="exp",
-            precise=True,
             labels="at least 0",
             constant="tweedie_variance_power",
         ),
