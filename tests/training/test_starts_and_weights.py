@@ -67,7 +67,7 @@ def test_a_resumed_training_gets_the_same_bits(tmp_path):
     half.fit(X, y, init_score=score, checkpoint=tmp_path, checkpoint_freq=1)
     resumed = GBDTRegressor(**SMALL).fit(X, y, init_score=score, checkpoint=tmp_path, checkpoint_freq=1)
     assert resumed.model_.to_json() == whole.model_.to_json()
-    with pytest.raises(InvalidParameterError, match="initial scores have changed"):
+    with pytest.raises(InvalidParameterError, match="the initial scores, y, the weights or the queries have changed"):
         GBDTRegressor(**SMALL).fit(X, y, init_score=score + 1, checkpoint=tmp_path)
 
 

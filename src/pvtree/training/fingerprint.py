@@ -34,7 +34,7 @@ PARTS = {
     "n_rows": "it had {} rows, now there are {}",
     "n_features": "it had {} columns, now there are {}",
     "bins": "the values of X have changed",
-    "labels": "y, the weights, the queries or the initial scores have changed",
+    "labels": "the initial scores, y, the weights or the queries have changed",
     "init_model": "it continued another init_model",
     "evaluation": "it evaluated {}, now it is {}",
     "partition": "",
