@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,13 +13,14 @@ from pvtree.comm.local import run
 from pvtree.errors import InvalidDataError
 from pvtree.kernels.constants import BLOCK
 from pvtree.kernels.team import Team
+from pvtree.parameters.params import Params
 from pvtree.reading.training_rows import TrainingRows
 
 CODES = {1: 6, 5: 30}
 
 
-def parameters(tree_learner: str, max_bin: int = 255, quantized_bins: float = 0.1) -> SimpleNamespace:
-    return SimpleNamespace(tree_learner=tree_learner, max_bin=max_bin, quantized_bins=quantized_bins)
+def parameters(tree_learner: str, max_bin: int = 255, quantized_bins: float = 0.1) -> Params:
+    return Params(tree_learner=tree_learner, max_bin=max_bin, quantized_bins=quantized_bins)
 
 
 def rows_of(seed: int, n_rows: int, n_features: int = 7, dtype: type = np.float64) -> np.ndarray:
@@ -35,7 +34,7 @@ def rows_of(seed: int, n_rows: int, n_features: int = 7, dtype: type = np.float6
     return X.astype(dtype)
 
 
-def shards_of(parts: list[TrainingRows], params: SimpleNamespace, n_threads: int = 1) -> list[Shard]:
+def shards_of(parts: list[TrainingRows], params: Params, n_threads: int = 1) -> list[Shard]:
     def work(comm):
         with Team(n_threads) as team:
             return make_shard(parts[comm.rank], CODES, params, team, comm)
@@ -43,7 +42,7 @@ def shards_of(parts: list[TrainingRows], params: SimpleNamespace, n_threads: int
     return run(work, len(parts), timeout=20)
 
 
-def alone(part: TrainingRows, params: SimpleNamespace) -> Shard:
+def alone(part: TrainingRows, params: Params) -> Shard:
     with Team(1) as team:
         return make_shard(part, CODES, params, team)
 

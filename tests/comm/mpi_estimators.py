@@ -73,6 +73,9 @@ def make_cases() -> dict[str, Case]:
         "ranking": Case(GBDTRanker, queries, queries | {"X": numbers[::-1]}, eval_metric="ndcg"),
         "few rows": Case(GBDTRegressor, {"X": numbers[:3], "y": numbers[:3, 0]}, min_child_samples=1),
         "values": Case(GBDTRegressor, {"X": numbers, "y": signal.to_numpy()}, top_k=1),
+        "medians": Case(
+            GBDTRegressor, {"X": numbers, "y": signal.to_numpy(), "init_score": numbers[:, 0] / 2}, objective="l1"
+        ),
     }  # fmt: skip
 
 

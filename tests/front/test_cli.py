@@ -10,12 +10,13 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 
 import pvtree
 from pvtree.front.cli import main
-from pvtree.front.cli.options import ESTIMATORS, parameters_of
+from pvtree.front.cli.options import ESTIMATORS, NumbersOrBalanced, parameters_of
 from pvtree.front.cli.train import train
 
 pa = pytest.importorskip("pyarrow")
@@ -242,6 +243,14 @@ def test_every_parameter_of_every_estimator_is_an_option():
         for name in parameters_of(estimator):
             assert f"--{name.replace('_', '-')}" in options[name].opts, name
     assert "--workers" in options["n_workers"].opts and "--no-bootstrap" in options["bootstrap"].secondary_opts
+
+
+def test_lists_of_numbers():
+    kind = NumbersOrBalanced()
+    assert kind.convert("1,2.5", None, None) == [1.0, 2.5]
+    assert kind.convert("balanced", None, None) == "balanced"
+    with pytest.raises(click.BadParameter, match="separate them by commas"):
+        kind.convert("1;2", None, None)
 
 
 def test_version_and_help(capsys):

@@ -293,6 +293,20 @@ def test_the_default_learner_gives_the_model_of_one_machine(client):
     assert len(fitted.certificates_) == SMALL["n_estimators"]
 
 
+def test_initial_scores(client):
+    X, signal = numbers()
+    y, score = np.digitize(signal, [0.0, 1.0]), np.column_stack([signal / 2, X[:, 0], X[:, 0] / 3])
+    rows = [on_workers(client, values) for values in (X, y)]
+    score_dask = on_workers(client, score)
+    weights = {"class_weight": "balanced", **SMALL}
+    evaluated = {"eval_set": [tuple(rows)], "eval_init_score": [score_dask], "eval_class_weight": ["balanced"]}
+    fitted = GBDTClassifier(**weights).fit(*rows, init_score=score_dask, eval_names=["valid_0"], **evaluated)
+    whole = GBDTClassifier(**weights).fit(
+        X, y, init_score=score, eval_set=[(X, y)], eval_names=["valid_0"], eval_class_weight=["balanced"]
+    )
+    same(fitted, whole)
+
+
 def test_serial_is_refused_before_anything_is_sent(client, monkeypatch):
     X, y = numbers()
     X_dask, y_dask = (on_workers(client, values) for values in (X, y))

@@ -185,7 +185,7 @@ def test_parameters_are_checked_before_the_data():
         pvtree.GBDTClassifier(tree_learner="vote").fit(None, None)
     with pytest.raises(InvalidParameterError, match="n_workers must be an integer from 1"):
         pvtree.RandomForestClassifier(n_workers=0).fit(None, None)
-    with pytest.raises(InvalidParameterError, match="objective must be 'regression', None, or a function"):
+    with pytest.raises(InvalidParameterError, match=r"objective must be 'regression' or 'l1' .*, None, or a function"):
         pvtree.GBDTRegressor(objective="binary").fit(None, None)
     with pytest.raises(InvalidParameterError, match="criterion must be 'variance', got 'entropy'"):
         pvtree.DecisionTreeRegressor(criterion="entropy").fit(None, None)

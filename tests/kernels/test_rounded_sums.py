@@ -220,7 +220,7 @@ def test_the_bound_holds_every_gain(world, penalties, which, threshold):
     for j, n in enumerate(total.n_bins):
         g_total, h_total = total.point(j, n, n > 0)
         gain = best_gain(total, j, rule)
-        args = (n, g_total, h_total, slope, *rule[:3], rule.is_entropy)
+        args = (n, g_total, h_total, slope, *rule[:3], math.inf, rule.is_entropy)
         assert bound_of_intervals(*(values[j] for values in rounded), *args) >= gain
         close = bound_of_intervals(*(values[j] for values in exact), *args)
         assert close >= gain
@@ -239,7 +239,7 @@ def test_no_point_of_a_box_has_more_than_its_bound(is_entropy):
         h = rng.uniform(0, 1000) + rng.uniform(0, 300, 2) * rng.choice([0.01, 1.0])
         x = rng.normal() * 100 + rng.uniform(0, 300, 2) * rng.choice([0.01, 1.0])
         box = [np.array([0.0, end, 0.0]) for end in (x.min(), x.max(), h.min(), h.max())]
-        bound = bound_of_intervals(*box, int64(2), g_total, h_total, slope, *rule[:3], is_entropy)
+        bound = bound_of_intervals(*box, int64(2), g_total, h_total, slope, *rule[:3], math.inf, is_entropy)
         best = -math.inf
         for share_x in (0.0, 0.3, 0.5, 1.0):
             for share_h in (0.0, 0.1, 0.5, 0.9, 1.0):
@@ -290,7 +290,7 @@ def test_few_bytes_prove_that_chance_has_no_gain():
     for grid, most_open, factor in zip(ROUNDS, (2, 0), (50, 25), strict=True):
         intervals = empty_intervals(n_features)
         bits = sum(send(sums, slope, unit, grid, intervals) for sums in all_sums)
-        args = (int64(255), g_total, h_total, slope, 0.0, 0.0, 16.0, False)
+        args = (int64(255), g_total, h_total, slope, 0.0, 0.0, 16.0, math.inf, False)
         bounds = [bound_of_intervals(*(values[j] for values in intervals), *args) for j in range(n_features)]
         assert sum(bound > threshold for bound in bounds) <= most_open
         assert bits * factor < full

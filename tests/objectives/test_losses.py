@@ -1,7 +1,5 @@
 """Gradients against independent formulas, brute force over all pairs, and LightGBM's own."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
@@ -9,10 +7,11 @@ from pvtree.comm.local import run
 from pvtree.errors import InvalidDataError, InvalidParameterError
 from pvtree.kernels.team import Team
 from pvtree.objectives.losses import make_loss, predictions
+from pvtree.parameters.params import Params
 
 
 def loss_of(objective, y, weight=None, group=None, n_classes=1, level=30):
-    params = SimpleNamespace(objective=objective, n_classes=n_classes, lambdarank_truncation_level=level)
+    params = Params(objective=objective, n_classes=n_classes, lambdarank_truncation_level=level)
     return make_loss(params, y, weight, group)
 
 

@@ -64,7 +64,7 @@ def test_the_sentence_names_parameter_range_and_value():
         ("max_features", 1.5),
         ("max_features", "cube"),
         ("bootstrap", 1),
-        ("objective", "poisson"),
+        ("objective", "survival:aft"),
         ("objective", 3),
         ("random_state", -1),
         ("random_state", "x"),
@@ -205,7 +205,7 @@ def test_misspelt_and_misplaced_names():
     with pytest.raises(InvalidParameterError, match=r"eval_set is not .*; it is an argument of fit.$"):
         pvtree.GBDTRegressor(eval_set=[])
     with pytest.raises(InvalidParameterError, match=r"pass sample_weight to fit instead.$"):
-        pvtree.GBDTClassifier(class_weight="balanced")
+        pvtree.DecisionTreeClassifier(scale_pos_weight=2)
 
 
 def test_a_subclass_may_add_parameters():

@@ -17,6 +17,7 @@ from pvtree.kernels.team import Team
 
 _NEUTRAL: dict[str, Any] = {
     "grad_scale": 1.0, "hess_scale": 1.0, "gain_scale": 1.0, "min_count": 1, "max_depth": -1, "min_hess": 1e-300,
+    "max_output": np.inf,
 }  # fmt: skip
 
 

@@ -70,10 +70,10 @@ def test_sets_and_stopping_as_other_arguments_of_fit():
         ({"eval_set": [(0, 0)], "eval_X": 0, "eval_y": 0}, "eval_set and eval_X are two ways"),
         ({"eval_X": 0}, "eval_X and eval_y belong together"),
         ({"eval_X": (0, 0), "eval_y": (0,)}, "eval_X holds 2 set"),
-        ({"init_score": [0.0]}, "init_score is not an argument of GBDTRanker.fit; .* pass that model as init_model"),
+        ({"base_margin": [0.0]}, "base_margin is not an argument of GBDTRanker.fit; pass init_score instead"),
         ({"eval_sets": []}, "eval_sets is not an argument of GBDTRanker.fit; did you mean eval_set?"),
         ({"num_leaf": 4}, r"num_leaf is not an argument of GBDTRanker.fit; .* set_params\(num_leaves="),
-        ({"frobnicate": 4}, "its arguments are X, y, sample_weight, group, qid, eval_set"),
+        ({"frobnicate": 4}, "its arguments are X, y, sample_weight, group, qid, init_score, eval_set"),
         ({"early_stopping_rounds": -1}, "early_stopping_rounds must be"),
     ],
 )

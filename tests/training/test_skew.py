@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ import pvtree
 from pvtree.binning.shard import make_shard, split_by_rows
 from pvtree.comm.local import run
 from pvtree.kernels.team import Team
+from pvtree.parameters.params import Params
 from pvtree.reading.training_rows import TrainingRows
 from pvtree.training.skew import Skew, SkewWarning, measure_skew, warn_if_skewed
 
@@ -21,7 +21,7 @@ WORKERS = [2, 3, 5, 8]
 def on_workers(function, X, y, n_workers, n_classes=1, group=None, tree_learner="voting", categorical=None):
     """``function(shard, params, comm)`` on every worker."""
     parts = split_by_rows(TrainingRows(X, y, group=group), n_workers)
-    params = SimpleNamespace(tree_learner=tree_learner, max_bin=255, n_classes=n_classes, quantized_bins=0.1)
+    params = Params(tree_learner=tree_learner, n_classes=n_classes)
 
     def work(comm):
         with Team(1) as team:

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from pvtree.as_xgboost.results import best_iteration, last_score, renamed, trees_of
-from pvtree.errors import InvalidDataError, InvalidParameterError
+from pvtree.errors import InvalidDataError
 from pvtree.front.estimators import GBDTClassifier, GBDTRanker, GBDTRegressor
 from pvtree.front.estimators.eval_arguments import listed_metrics, one_each, paired, set_pairs
 from pvtree.model.model import Model
@@ -33,6 +33,8 @@ DEFAULTS: dict[str, Any] = {
     "reg_lambda": 1.0,
     "subsample_freq": 1,
     "lambdarank_truncation_level": 32,
+    "huber_slope": 1.0,
+    "quantile_alpha": 0.5,
 }
 
 
@@ -74,6 +76,7 @@ class _AsXGBoost:
         verbose: Any = False,
         xgb_model: Any = None,
         sample_weight_eval_set: Any = None,
+        base_margin_eval_set: Any = None,
         callbacks: Any = None,
         **arguments: Any,
     ) -> Self:
@@ -83,29 +86,32 @@ class _AsXGBoost:
         ----------
         X, y, sample_weight
             The training rows, as in ``GBDTRegressor.fit``.
-        base_margin : None
-            Not supported.
+        base_margin : array-like or None, default=None
+            The raw score that boosting starts from in each row.
         eval_set : list of (X, y) or None, default=None
             Sets to evaluate after each iteration.
         verbose : bool or int, default=False
             Print metrics after every iteration; a number n prints them after every n-th.
         xgb_model : estimator, Booster, Model or path or None, default=None
             A model to continue from.
-        sample_weight_eval_set : list or None, default=None
-            The row weights of each evaluation set.
+        sample_weight_eval_set, base_margin_eval_set : list or None, default=None
+            The row weights and the base margins of each evaluation set.
         callbacks : list or None, default=None
             Callbacks, as in ``GBDTRegressor.fit``.
         **arguments
             Other arguments of ``GBDTRegressor.fit`` or ``GBDTRanker.fit``.
         """
-        ours = {"init_model": xgb_model, "eval_sample_weight": sample_weight_eval_set}
+        ours = {
+            "init_model": xgb_model,
+            "eval_sample_weight": sample_weight_eval_set,
+            "init_score": base_margin,
+            "eval_init_score": base_margin_eval_set,
+        }
         arguments |= {name: value for name, value in ours.items() if value is not None}
-        if base_margin is not None:
-            raise InvalidParameterError("base_margin is not supported; leave it out.")
         eval_set = paired(eval_set, arguments.pop("eval_X", None), arguments.pop("eval_y", None))
         if eval_set is not None:
             arguments.setdefault("eval_names", [f"validation_{i}" for i in range(len(set_pairs(eval_set)))])
-            if self.eval_metric is None:  # type: ignore[attr-defined]
+            if self.eval_metric is None and self._task(2) == "regression":  # type: ignore[attr-defined]
                 arguments.setdefault("eval_metric", self._default_metric)
         rounds = arguments.pop("early_stopping_rounds", None)
         if rounds is None:

@@ -15,6 +15,10 @@ METRIC_NAMES = {
     "multi_error": "merror",
     "l1": "mae",
     "l2": "mse",
+    "average_precision": "aucpr",
+    "poisson": "poisson-nloglik",
+    "gamma": "gamma-nloglik",
+    "gamma_deviance": "gamma-deviance",
 }
 
 

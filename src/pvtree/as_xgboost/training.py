@@ -25,8 +25,8 @@ class DMatrix(Dataset):
     ----------
     data, label, weight, group, qid
         As in ``Dataset``.
-    base_margin : None
-        Not supported.
+    base_margin : array-like or None, default=None
+        The raw score that boosting starts from in each row. Unlike XGBoost, ``predict`` does not add it.
     feature_names : list of str or None, default=None
         Names of the columns.
     enable_categorical : bool, default=False

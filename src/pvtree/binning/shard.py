@@ -37,6 +37,7 @@ class Shard:
     group: np.ndarray | None  # int64: rows of each query, in order
     ids: RowIds
     first_feature: int  # of the worker's own features; 0 unless columns are spread over the workers
+    init_score: np.ndarray | None = None  # float64 (n_rows, n_outputs): where the rows' scores start
 
     @property
     def n_rows(self) -> int:
@@ -61,13 +62,13 @@ def make_shard(
     if rows.features is not None and comm is not None:
         check_columns(rows.features, n_features, comm)
     ids = rows.row_ids
-    sample = ids.sample()
+    sample, least = ids.sample(), params.min_data_in_bin
     if comm is None or comm.size == 1:
-        thresholds = choose_own_bins(rows.X, sample, (0, n_features), categorical, params.max_bin, team)
+        thresholds = choose_own_bins(rows.X, sample, (0, n_features), categorical, params.max_bin, team, None, least)
     elif rows.features is None:
-        thresholds = choose_shared_bins(rows.X, sample, categorical, params.max_bin, team, comm)
+        thresholds = choose_shared_bins(rows.X, sample, categorical, params.max_bin, team, comm, least)
     else:
-        thresholds = choose_own_bins(rows.X, sample, (first, stop), categorical, params.max_bin, team, comm)
+        thresholds = choose_own_bins(rows.X, sample, (first, stop), categorical, params.max_bin, team, comm, least)
     data = bin_rows(rows.X, thresholds, first, stop, team)
     if params.tree_learner == "quantized":
         data, thresholds = coarsen(data, thresholds, sample, params, team, comm)
@@ -79,6 +80,7 @@ def make_shard(
         group=rows.group,
         ids=ids,
         first_feature=first,
+        init_score=rows.init_score,
     )
 
 
@@ -107,6 +109,7 @@ def split_by_rows(rows: TrainingRows, n_workers: int) -> list[TrainingRows]:
             weight=None if rows.weight is None else rows.weight[start:stop],
             group=its_group,
             ids=RowIds.consecutive(stop - start, start, n_rows),
+            init_score=None if rows.init_score is None else rows.init_score[start:stop],
         )
         for (start, stop), its_group in zip(pairwise(bounds.tolist()), groups, strict=True)
     ]
@@ -146,6 +149,7 @@ def spread_columns(rows: TrainingRows, comm: Communicator) -> TrainingRows:
         group=_all_queries(rows, comm),
         features=(first, stop),
         before_spread=rows,
+        init_score=None if rows.init_score is None else in_order(rows.init_score, numbers, comm),
     )
 
 

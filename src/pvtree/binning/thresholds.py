@@ -14,7 +14,7 @@ from pvtree.binning.bundling import bin_sparse, blocks_of_columns, saves_by_bund
 from pvtree.binning.sparse_thresholds import StoredSample, choose_from_stored
 from pvtree.comm.partition import block_starts, column_bounds
 from pvtree.errors import InvalidDataError
-from pvtree.kernels.binning.dense import bin_columns, choose_thresholds, drop_missing
+from pvtree.kernels.binning.dense import bin_columns, choose_filled_bins, choose_thresholds, drop_missing
 from pvtree.kernels.constants import BLOCK, N_BINS
 from pvtree.kernels.team import LITTLE_WORK, Team
 from pvtree.reading.sources import Matrices, Source, as_source
@@ -49,23 +49,25 @@ def choose_own_bins(
     max_bin: int,
     team: Team,
     comm: Communicator | None = None,
+    min_rows: int = 1,
 ) -> Thresholds:
     """Thresholds where this worker has all rows of its ``own`` columns (first, stop); it is told the others'."""
     thresholds = _undecided(X.shape[1], categorical)
     features = np.arange(*own)[thresholds.is_categorical[slice(*own)] == 0]
     source = as_source(X)
     if isinstance(source, SparseRows):
-        choose_from_stored(thresholds, features, [StoredSample.of(source, sample, features)], max_bin, team)
+        choose_from_stored(thresholds, features, [StoredSample.of(source, sample, features)], max_bin, team, min_rows)
     else:
-        _choose_by_columns(thresholds, features, source, sample, max_bin, team)
+        _choose_by_columns(thresholds, features, source, sample, max_bin, team, min_rows)
     if comm is not None:
         _exchange(thresholds, features, comm)
     return thresholds
 
 
 def _choose_by_columns(
-    thresholds: Thresholds, features: np.ndarray, source: Source, sample: np.ndarray, max_bin: int, team: Team
-) -> None:
+    thresholds: Thresholds, features: np.ndarray, source: Source, sample: np.ndarray, max_bin: int, team: Team,
+    min_rows: int,
+) -> None:  # fmt: skip
     little = len(sample) * len(features) < LITTLE_WORK
     # Few columns at a time, to bound the memory, but enough for all threads: each time all rows are gone through.
     most = max(int(BLOCK) * team.n_threads, SAMPLE_BYTES // max(1, 8 * len(sample)))
@@ -75,7 +77,7 @@ def _choose_by_columns(
     for first in range(0, len(features), at_once):
         together = features[first : first + at_once]
         source.sample_columns(sample, together, columns[: len(together)], team)
-        _choose_all(thresholds, together, columns, max_bin, team, min_block=len(together) if little else 1)
+        _choose_all(thresholds, together, columns, max_bin, min_rows, team, min_block=len(together) if little else 1)
 
 
 def choose_shared_bins(
@@ -85,6 +87,7 @@ def choose_shared_bins(
     max_bin: int,
     team: Team,
     comm: Communicator,
+    min_rows: int = 1,
 ) -> Thresholds:
     """Thresholds where rows are spread: each column's sample is gathered on one worker, who tells the others."""
     source = as_source(X)
@@ -102,10 +105,10 @@ def choose_shared_bins(
             cuts = [(first + start, first + start + len(its)) for first, its in zip(bounds, wanted, strict=False)]
             messages = comm.alltoall([stored.message(*cut) for cut in cuts], "bins")
             samples = [StoredSample.from_message(message, len(own)) for message in messages]
-            choose_from_stored(thresholds, own, samples, max_bin, team)
+            choose_from_stored(thresholds, own, samples, max_bin, team, min_rows)
             continue
         gathered = comm.alltoall(_columns(source, sample, wanted, dtype, team), "bins")
-        _choose_gathered(thresholds, own, gathered, max_bin, team)
+        _choose_gathered(thresholds, own, gathered, max_bin, min_rows, team)
     _exchange(thresholds, ordered[bounds[comm.rank] : bounds[comm.rank + 1]], comm)
     return thresholds
 
@@ -159,27 +162,32 @@ def _undecided(n_features: int, categorical: Mapping[int, int]) -> Thresholds:
     return Thresholds(upper, n_bins, is_categorical)
 
 
-def _choose(thresholds: Thresholds, feature: int, values: np.ndarray, max_bin: int) -> None:
+def _choose(thresholds: Thresholds, feature: int, values: np.ndarray, max_bin: int, min_rows: int) -> None:
     """Choose one feature's thresholds from its sample, which is overwritten."""
     known = values[: drop_missing(values)]
     known.sort()
-    thresholds.n_bins[feature] = 1 + choose_thresholds(known, max_bin, thresholds.upper[feature])
+    upper = thresholds.upper[feature]
+    if min_rows > 1:
+        thresholds.n_bins[feature] = 1 + choose_filled_bins(known, max_bin, min_rows, upper)
+    else:
+        thresholds.n_bins[feature] = 1 + choose_thresholds(known, max_bin, upper)
 
 
 def _choose_all(
-    thresholds: Thresholds, features: np.ndarray, columns: np.ndarray, max_bin: int, team: Team, min_block: int
-) -> None:
+    thresholds: Thresholds, features: np.ndarray, columns: np.ndarray, max_bin: int, min_rows: int, team: Team,
+    min_block: int,
+) -> None:  # fmt: skip
     """Choose the thresholds of ``features`` from their samples, which are overwritten."""
 
     def choose(first: int, stop: int) -> None:
         for c in range(first, stop):
-            _choose(thresholds, features[c], columns[c], max_bin)
+            _choose(thresholds, features[c], columns[c], max_bin, min_rows)
 
     team.for_blocks(choose, len(features), min_block=min_block)
 
 
 def _choose_gathered(
-    thresholds: Thresholds, features: np.ndarray, gathered: list[np.ndarray], max_bin: int, team: Team
+    thresholds: Thresholds, features: np.ndarray, gathered: list[np.ndarray], max_bin: int, min_rows: int, team: Team
 ) -> None:
     """Choose the thresholds of ``features`` from all workers' samples, each worker's column after column."""
     if not len(features):
@@ -190,7 +198,7 @@ def _choose_gathered(
         values = np.empty(sum(sample.shape[1] for sample in samples))
         for c in range(first, stop):
             np.concatenate([sample[c] for sample in samples], out=values)
-            _choose(thresholds, features[c], values, max_bin)
+            _choose(thresholds, features[c], values, max_bin, min_rows)
 
     team.for_blocks(choose, len(features), min_block=1)
 

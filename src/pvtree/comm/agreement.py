@@ -76,6 +76,19 @@ def _family(dtype: np.dtype) -> str:
     return {"U": "text", "O": "objects", "b": "booleans"}.get(dtype.kind, "numbers")
 
 
+def agree_scores(score: np.ndarray | None, n_rows: int, comm: Communicator, name: str) -> np.ndarray | None:
+    """Return this worker's initial scores, (n_rows, n_outputs), or None if no worker has any."""
+    facts = share([0 if score is None else score.shape[1], n_rows], comm)
+    widths = {width for width, n in facts if n > 0}
+    if len(widths) > 1:
+        raise InvalidDataError(
+            f"{name} is given on some workers only, or with different widths; pass it on all workers or on none, with "
+            "one column for each class."
+        )
+    width = widths.pop() if widths else 0
+    return None if width == 0 else np.empty((0, width)) if n_rows == 0 else score
+
+
 def agree_weights(weight: np.ndarray | None, n_rows: int, comm: Communicator, name: str) -> np.ndarray | None:
     """Return this worker's weights, or None if every row of every worker weighs 1, which trains like no weights."""
     facts = [False, n_rows > 0, False, False]

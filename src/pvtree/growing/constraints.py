@@ -22,7 +22,7 @@ _WORD_BITS = 64
 class Constraints:
     """What kernels look up: see kernels/constraints.py."""
 
-    monotone: np.ndarray  # float64 (n_all_features,): 1, -1 or 0; (0,) without monotone constraints
+    monotone: np.ndarray  # float64 (n_all_features,): 1, -1 or 0; (0,) if outputs have no limits
     sets_of: (
         np.ndarray
     )  # uint64 (n_all_features, words): the sets that a feature is in, a bit each; (0, 0) without sets
@@ -37,7 +37,10 @@ class Constraints:
         sets_of = np.zeros((n_features if sets else 0, -(-len(sets) // _WORD_BITS)), np.uint64)
         for number, features in enumerate(sets):
             sets_of[list(features), number // _WORD_BITS] |= np.uint64(1 << number % _WORD_BITS)
-        return cls(np.array(params.monotone_constraints, np.float64), sets_of)
+        monotone = np.array(params.monotone_constraints, np.float64)
+        if params.max_delta_step > 0 and not len(monotone):
+            monotone = np.zeros(n_features)  # every node has limits, but no feature narrows them
+        return cls(monotone, sets_of)
 
 
 NO_CONSTRAINTS = Constraints(np.empty(0), np.empty((0, 0), np.uint64))

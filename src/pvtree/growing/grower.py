@@ -52,7 +52,7 @@ class Grower:
             memory.make_node_room(most_nodes(n_rows, rules))
             self.record = None
         nodes = memory.nodes
-        memory.begin_root(root_sums)
+        memory.begin_root(root_sums, rules.max_output)
         nodes[0] = (0, n_rows, 0, 0, n_rows, 1, 1, -1, 0, 0, -np.inf, 0, 0, 0)
         tree, sync = self._tree_record(rules, tree_features)
 

@@ -54,7 +54,7 @@ class GrowingTree:
         memory.free_all_slots()
         # Copied, because drawing features shuffles them for a moment.
         self.tree_features, self.n_rows_here, self.rules = tree_features.copy(), n_rows, rules
-        memory.begin_root(root_sums)
+        memory.begin_root(root_sums, rules.max_output)
         n_all = int(root_sums[: self.layout.n_planes].sum())
         is_open = n_all >= 2 * rules.min_count and rules.max_depth != 0
         memory.nodes[0] = (0, n_rows, 0, 0, n_all, is_open, 1, -1, 0, 0, -np.inf, 0, 0, 0)

@@ -77,6 +77,7 @@ class TreeMaker:
             reg_lambda=p.reg_lambda, reg_alpha=p.reg_alpha, min_count=p.min_child_samples,
             min_hess=max(p.min_child_weight, _LEAST_HESSIAN), min_gain=p.min_split_gain,
             cat_smooth=p.cat_smooth, cat_l2=p.cat_l2, max_leaves=p.num_leaves, max_depth=p.max_depth,
+            max_output=p.max_delta_step * scales["hess_scale"] / scales["grad_scale"] if p.max_delta_step else np.inf,
             key=tree_key(p, number), n_sampled=self.n_sampled, **scales,
         )  # fmt: skip
         return self.grower.grow(n_rows, root_sums, rules, tree_features(p, number, self.n_all_features))
@@ -112,6 +113,13 @@ class TreeMaker:
         )  # fmt: skip
         if len(out_of_sample) > 0:
             self.add_walked(tree, grown.split_bin, out_of_sample, scores)
+
+    def rows_of_leaves(self, grown: GrownTree) -> tuple[np.ndarray, np.ndarray]:
+        """This worker's rows that the tree grew on, passengers included, and the leaf of each."""
+        n_rows = int(grown.run_stop[-1]) if len(grown.run_stop) else 0
+        lengths = np.diff(grown.run_stop, prepend=0)
+        rows = self.memory.rows[np.repeat(grown.run_buffer, lengths), np.arange(n_rows)]
+        return rows, np.repeat(grown.run_leaf, lengths)
 
     def add_walked(self, tree: Tree, split_bin: np.ndarray, rows: np.ndarray, scores: np.ndarray) -> None:
         """scores[row] += a tree's output, whoever grew it, for rows that walk down its splits by their bins."""
@@ -189,6 +197,8 @@ class GradientTreeMaker(TreeMaker):
         step = np.sign(g) * np.maximum(np.abs(g) - params.reg_alpha, 0.0)
         curvature = h + params.reg_lambda
         value = np.where(curvature > 0.0, -shrinkage * step / np.where(curvature > 0.0, curvature, 1.0), 0.0)
+        if params.max_delta_step > 0.0:
+            value = np.clip(value, -shrinkage * params.max_delta_step, shrinkage * params.max_delta_step)
         self._keep_in_order(grown, value)
         return grown, self._finish(grown, value[:, None], h)
 

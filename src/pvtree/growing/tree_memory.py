@@ -39,6 +39,7 @@ class Rules:
     min_gain: float
     gain_scale: float
     noise: float
+    max_output: float  # in steps of the quantized gradients and hessians
     cat_smooth: float
     cat_l2: float
     max_leaves: int
@@ -162,10 +163,10 @@ class TreeMemory:
             if array is not None:
                 self.arrays[name][: len(array)] = array
 
-    def begin_root(self, sums: np.ndarray) -> None:
-        """Node 0 has these sums; its output and its features are not limited."""
+    def begin_root(self, sums: np.ndarray, max_output: float) -> None:
+        """Node 0 has these sums; its features are not limited."""
         self.arrays["sums"][0] = sums
-        self.arrays["limits"][:1] = -np.inf, np.inf
+        self.arrays["limits"][:1] = -max_output, max_output
         self.arrays["live_sets"][0] = np.iinfo(np.uint64).max
 
     def use_features(self, tree_features: np.ndarray) -> None:

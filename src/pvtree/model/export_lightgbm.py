@@ -31,6 +31,10 @@ OBJECTIVES = {
     "binary": "binary sigmoid:1",
     "multiclass": "multiclass num_class:{n_outputs}",
     "lambdarank": "lambdarank",
+    "l1": "regression_l1",
+    **{name: name for name in ("huber", "fair", "quantile", "mape", "poisson", "gamma", "tweedie")},
+    **{name: name for name in ("cross_entropy", "cross_entropy_lambda")},
+    **dict.fromkeys(("pseudohuber", "squared_log"), "regression"),  # raw scores are predictions
 }
 
 

@@ -30,6 +30,7 @@ _LABELS = "pandas_categorical:"  # begins the last line of a file; JSON follows
 # LightGBM's objectives, and ours that transform raw scores alike. Any other becomes "custom", which leaves them raw.
 OBJECTIVES = {
     **dict.fromkeys(("regression", "regression_l1", "huber", "fair", "quantile", "mape"), "regression"),
+    **{name: name for name in ("poisson", "gamma", "tweedie", "cross_entropy", "cross_entropy_lambda")},
     **dict.fromkeys(("lambdarank", "rank_xendcg"), "lambdarank"),
     "binary": "binary",
     "multiclass": "multiclass",

@@ -96,6 +96,12 @@ class Model:
             self._predictor.add_outputs(X, scores, first, end, team)
         return self._result(scores, end - first)
 
+    def add_trees(self, X: Any, scores: np.ndarray, n_threads: int = 1) -> None:
+        """Add the outputs of all trees of a gbdt to ``scores``, float64 (n_outputs, n), one tree after the other."""
+        X = as_rows(X, self.n_features)
+        with team_for(len(X), len(self.trees), n_threads) as team:
+            self._predictor.add_outputs(X, scores, 0, len(self.trees), team)
+
     def staged_raw(
         self, X: Any, n_iterations: int | None = None, start: int = 0, n_threads: int = 1
     ) -> Iterator[np.ndarray]:

@@ -124,6 +124,19 @@ class Predictor:
         )
 
 
+def first_scores(init_score: np.ndarray, n_rows: int, own: np.ndarray | None = None) -> np.ndarray:
+    """(n_outputs, n_rows): a model's initial score for every row, plus the rows' ``own`` (n_rows, n_outputs)."""
+    scores = np.repeat(init_score[:, None], n_rows, axis=1)
+    if own is None:
+        return scores
+    if own.shape[1] != len(init_score):
+        raise InvalidDataError(
+            f"init_score has {own.shape[1]} score(s) per row, but the model has {len(init_score)}; give one column for "
+            "each output."
+        )
+    return np.ascontiguousarray(scores + own.T)
+
+
 def as_rows(X: Any, n_features: int) -> Rows:
     """X as sparse rows, or as a float32 or float64 matrix in any memory order, without a copy if it is one already."""
     if not is_sparse(X) and not isinstance(X, SparseRows):

@@ -14,6 +14,7 @@ import numpy as np
 
 from pvtree.errors import ModelFileError
 from pvtree.model.atomic_file import write_at_once
+from pvtree.parameters.loss_table import LOSSES
 
 if TYPE_CHECKING:
     from pvtree.model.model import Model
@@ -77,7 +78,7 @@ def write_bytes(path: str | os.PathLike[str], data: bytes, what: str) -> None:
 
 def check_outputs(objective: str, n_outputs: int) -> None:
     """Kernels expect one score per row of these objectives."""
-    if objective in ("binary", "regression", "lambdarank") and n_outputs != 1:
+    if objective in LOSSES and LOSSES[objective].n_outputs == 1 and n_outputs != 1:
         refuse(f"the objective {objective} has one output, not {n_outputs}")
 
 

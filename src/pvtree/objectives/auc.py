@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pvtree.kernels.objectives.metrics import ordered_pair_weight
-from pvtree.objectives.fixed_point import SUM_BITS, max_magnitude
+from pvtree.objectives.fixed_point import SUM_BITS, exact_sum, max_magnitude
 
 if TYPE_CHECKING:
     from pvtree.comm import Communicator
@@ -33,7 +33,46 @@ def area_under_curve(
     """
     score = np.asarray(score, np.float64)
     sides = [_sorted_side(score, weight, members) for members in (is_positive, ~is_positive)]
-    return _alone(sides) if comm is None or comm.size == 1 else _together(sides, comm)
+    if comm is None or comm.size == 1:
+        return _alone(sides)
+    ranges = _own_range(sides, comm)
+    return math.nan if ranges is None else _area(comm.allgather(_count_pairs(*ranges), "metrics"))
+
+
+def average_precision(
+    is_positive: np.ndarray, score: np.ndarray, weight: np.ndarray | None, comm: Communicator | None = None
+) -> float:
+    """The mean over all positives, by weight, of the share of positives among the rows that score at least as high.
+
+    It is 1 without negatives or positives, and NaN if a score is NaN.
+    """
+    score = np.asarray(score, np.float64)
+    sides = [_sorted_side(score, weight, members) for members in (is_positive, ~is_positive)]
+    ranges: Integers | None
+    if comm is None or comm.size == 1:
+        comm, scale = None, max(_largest(side) for side in sides)
+        n_rows = sum(side[0].size for side in sides)
+        weights = [_integer_weights(side, scale, n_rows) for side in sides]
+        ranges = None if _has_nan(sides) else ([side[0] for side in sides], weights)
+    else:
+        ranges = _own_range(sides, comm, common_scale=True)
+    return math.nan if ranges is None else _mean_precision(*ranges, comm)
+
+
+def _mean_precision(scores: list[np.ndarray], weights: list[np.ndarray], comm: Communicator | None) -> float:
+    """From each worker's range of scores: a term for every different score of positives, summed exactly."""
+    totals = np.array([weight.sum() for weight in weights], np.int64)
+    by_rank = [totals] if comm is None else comm.allgather(totals, "metrics")
+    above = [sum(int(each[k]) for each in by_rank[(0 if comm is None else comm.rank) + 1 :]) for k in range(2)]
+    all_positives = sum(int(each[0]) for each in by_rank)
+    score, here = _merge_ties(scores[0], weights[0])
+    # The weights of positives and of negatives that score at least as high.
+    n_true = above[0] + np.cumsum(here[::-1])[::-1]
+    beaten = np.concatenate(([0], np.cumsum(weights[1])))
+    n_false = above[1] + int(totals[1]) - beaten[np.searchsorted(scores[1], score)]
+    terms = here / max(all_positives, 1) * (n_true / (n_true + n_false))
+    total = exact_sum(terms, comm, "metrics")
+    return total if all_positives else 1.0
 
 
 def _sorted_side(score: np.ndarray, weight: np.ndarray | None, members: np.ndarray) -> Side:
@@ -84,8 +123,11 @@ def _area(ranges: Sequence[np.ndarray]) -> float:
     return doubled / (2 * positives * negatives) if positives and negatives else 1.0
 
 
-def _together(sides: list[Side], comm: Communicator) -> float:
-    """Each worker counts the pairs inside one range of scores; takes three exchanges."""
+def _own_range(sides: list[Side], comm: Communicator, common_scale: bool = False) -> Integers | None:
+    """The rows of all workers in one range of scores, ranges ascending by rank; None if a score is NaN.
+
+    With ``common_scale`` the weights of both classes together sum to at most 2^62.
+    """
     sizes = [score.size for score, _ in sides]
     step = max(1, -(-sum(sizes) // SAMPLED_SCORES))
     sample = np.concatenate([score[step // 2 :: step] for score, _ in sides])
@@ -93,15 +135,17 @@ def _together(sides: list[Side], comm: Communicator) -> float:
     gathered = comm.allgather(np.concatenate([facts, sample]), "metrics")
     all_facts = np.array([each[: facts.size] for each in gathered])  # (n_workers, n_facts)
     if all_facts[:, 0].any():
-        return math.nan
+        return None
     n_all, largest = all_facts[:, 1:3].sum(axis=0), all_facts[:, 3:5].max(axis=0)
+    if common_scale:
+        n_all, largest = np.full(2, n_all.sum()), np.full(2, largest.max())
     scores = [score for score, _ in sides]
     weights = [_integer_weights(side, top, int(n)) for side, top, n in zip(sides, largest, n_all, strict=True)]
     n_holders = np.count_nonzero(all_facts[:, 1:3].any(axis=1))
     if n_holders > 1:  # otherwise one worker has all rows and needs no help
         splitters = _splitters([each[facts.size :] for each in gathered], all_facts[:, 5])
         scores, weights = _deal_ranges(scores, weights, sides[0][1] is not None, splitters, comm)
-    return _area(comm.allgather(_count_pairs(scores, weights), "metrics"))
+    return scores, weights
 
 
 def _splitters(samples: list[np.ndarray], steps: np.ndarray) -> np.ndarray:

@@ -13,55 +13,24 @@ import numpy as np
 
 from pvtree.errors import InvalidParameterError
 from pvtree.kernels.elementary import log
+from pvtree.kernels.hashing import hash_pair
 from pvtree.kernels.objectives import gradients as kernels
 from pvtree.kernels.objectives import metrics as row_losses
 from pvtree.kernels.objectives.ranking import lambdarank_gradients
+from pvtree.kernels.objectives.xendcg import xendcg_gradients
 from pvtree.kernels.team import Team, in_pieces
+from pvtree.objectives.cox import Cox
 from pvtree.objectives.fixed_point import Term, exact_mean, exact_means, exact_sum
+from pvtree.objectives.loss import SMALLEST_PROBABILITY, Loss, log_odds
 from pvtree.objectives.queries import Queries
+from pvtree.objectives.row_losses import CrossEntropyLambda, OneAgainstOthers, RowLoss, linked
+from pvtree.parameters.loss_table import LOSSES
 
 if TYPE_CHECKING:
     from pvtree.comm import Communicator
     from pvtree.parameters.params import Params
 
-SMALLEST_PROBABILITY = 1e-15  # the prior of a class that does not occur, which avoids a score of -inf
-OBJECTIVES = ("regression", "binary", "multiclass", "lambdarank")
 QUERY_BLOCK = 8  # fewer queries are not worth another thread
-
-
-class Loss:
-    """One objective on one set of rows."""
-
-    n_outputs: int = 1
-    constant_hessian: bool = False  # True: the hessian is the row's weight, or 1
-
-    def __init__(self, y: np.ndarray, weight: np.ndarray | None = None) -> None:
-        self.y = np.ascontiguousarray(y, dtype=np.float64)
-        self.weight = None if weight is None else np.ascontiguousarray(weight, dtype=np.float64)
-
-    def init_scores(self, comm: Communicator | None = None) -> np.ndarray:
-        """The best constant score per output, independent of the order of rows and of which worker holds them."""
-        return np.zeros(self.n_outputs)
-
-    def gradients(self, scores: np.ndarray, grad: np.ndarray, hess: np.ndarray, team: Team) -> None:
-        """Fill OUT ``grad`` and ``hess``, multiplied by the weights."""
-        self._fill(scores, grad, hess, team)
-        if self.weight is not None:
-            team.for_blocks(kernels.multiply_by_weight, self.y.size, self.weight, grad, hess)
-
-    def _fill(self, scores: np.ndarray, grad: np.ndarray, hess: np.ndarray, team: Team) -> None:
-        raise NotImplementedError
-
-    def total(self, moved: np.ndarray, scores: np.ndarray, grad: np.ndarray, hess: np.ndarray) -> float:
-        """The loss of the scores ``moved``, summed over this worker's rows or queries, in any units.
-
-        ``grad`` and ``hess`` are those at ``scores``; of a custom loss nothing else is known.
-        """
-        losses, weight = self._losses(moved)
-        return exact_sum(losses if weight is None else losses * weight)
-
-    def _losses(self, scores: np.ndarray) -> Term:
-        raise NotImplementedError
 
 
 class SquaredError(Loss):
@@ -81,9 +50,14 @@ class BinaryLogLoss(Loss):
     """y in {0, 1}; the score is the log-odds of class 1."""
 
     def init_scores(self, comm: Communicator | None = None) -> np.ndarray:
-        mean = exact_mean(self.y, self.weight, comm)
-        mean = min(max(mean, SMALLEST_PROBABILITY), 1.0 - SMALLEST_PROBABILITY)
-        return np.array([log(mean) - log(1.0 - mean)])
+        return np.array([log_odds(exact_mean(self.y, self.weight, comm))])
+
+    def raw_score(self, prediction: float) -> float:
+        if not 0.0 < prediction < 1.0:
+            raise InvalidParameterError(
+                f"base_score must be a probability between 0 and 1 for this objective, got {prediction}."
+            )
+        return log_odds(prediction)
 
     def _fill(self, scores: np.ndarray, grad: np.ndarray, hess: np.ndarray, team: Team) -> None:
         team.for_blocks(kernels.binary_gradients, self.y.size, self.y, scores[0], grad[0], hess[0])
@@ -116,13 +90,15 @@ class MulticlassLogLoss(Loss):
 
 
 class LambdaRank(Loss):
-    """y holds relevance labels. Each pair of a query's documents is weighted by how much swapping it changes NDCG."""
+    """y holds relevance labels. Each pair of a query's documents is weighted by how much swapping it changes NDCG; with
+    the objective ``pairwise``, all pairs weigh the same."""
 
-    def __init__(self, y: np.ndarray, weight: np.ndarray | None, group: np.ndarray | None, level: int) -> None:
+    def __init__(self, y: np.ndarray, weight: np.ndarray | None, group: np.ndarray | None, params: Params) -> None:
         super().__init__(y, weight)
-        self.level = level
-        self.queries = Queries(self.y, group)
-        self.ideal = self.queries.ideal_dcgs(level)
+        self.level, self.normalises = params.lambdarank_truncation_level, params.lambdarank_norm
+        self.counts_pairs = params.objective == "pairwise"
+        self.queries = Queries(self.y, group, params.label_gain)
+        self.ideal = np.ones(len(self.queries)) if self.counts_pairs else self.queries.ideal_dcgs(self.level)
 
     def _fill(self, scores: np.ndarray, grad: np.ndarray, hess: np.ndarray, team: Team) -> None:
         team.for_blocks(self._fill_queries, self.ideal.size, scores[0], grad[0], hess[0], min_block=QUERY_BLOCK)
@@ -131,11 +107,32 @@ class LambdaRank(Loss):
         q = self.queries
         q.sort(start, stop, score)
         lambdarank_gradients(
-            start, stop, q.bounds, q.label, score, q.order, self.level, q.discount, self.ideal, grad, hess
-        )
+            start, stop, q.bounds, q.label, q.gain_of, score, q.order, self.level, q.discount, self.ideal,
+            self.normalises, self.counts_pairs, grad, hess,
+        )  # fmt: skip
 
     def _losses(self, scores: np.ndarray) -> Term:
         """1 - NDCG of each query. LambdaRank's gradients are not those of a loss, but they reduce this one."""
+        weight = None if self.weight is None else self.queries.weights(self.weight)
+        return 1.0 - self.queries.ndcgs(scores[0], self.level), weight
+
+
+class CrossEntropyNDCG(Loss):
+    """Cross-entropy of the softmax of a query's scores with gains drawn around its labels' (Bruch, 2021)."""
+
+    def __init__(self, y: np.ndarray, weight: np.ndarray | None, group: np.ndarray | None, params: Params) -> None:
+        super().__init__(y, weight)
+        self.queries, self.level, self.seed = Queries(self.y, group), params.lambdarank_truncation_level, params.seed
+
+    def _fill(self, scores: np.ndarray, grad: np.ndarray, hess: np.ndarray, team: Team) -> None:
+        key = np.uint64(hash_pair(np.uint64(self.seed), np.uint64(self.iteration)))
+        q, numbers = self.queries, np.arange(self.y.size) if self.numbers is None else self.numbers
+        team.for_blocks(
+            xendcg_gradients, len(q), q.bounds, q.label, numbers, key, scores[0], grad[0], hess[0],
+            min_block=QUERY_BLOCK,
+        )  # fmt: skip
+
+    def _losses(self, scores: np.ndarray) -> Term:
         weight = None if self.weight is None else self.queries.weights(self.weight)
         return 1.0 - self.queries.ndcgs(scores[0], self.level), weight
 
@@ -194,22 +191,32 @@ def make_loss(params: Params, y: np.ndarray, weight: np.ndarray | None, group: n
     objective = params.objective
     if callable(objective):
         return CustomLoss(y, weight, objective, params.n_classes if params.n_classes > 2 else 1)
-    if objective == "regression":
-        return SquaredError(y, weight)
-    if objective == "binary":
-        return BinaryLogLoss(y, weight)
-    if objective == "multiclass":
-        return MulticlassLogLoss(y, weight, params.n_classes)
-    if objective == "lambdarank":
-        return LambdaRank(y, weight, group, params.lambdarank_truncation_level)
+    makers: dict[str, Callable[[], Loss]] = {
+        "regression": lambda: SquaredError(y, weight),
+        "binary": lambda: BinaryLogLoss(y, weight),
+        "multiclass": lambda: MulticlassLogLoss(y, weight, params.n_classes),
+        "multiclassova": lambda: OneAgainstOthers(y, weight, params.n_classes),
+        "lambdarank": lambda: LambdaRank(y, weight, group, params),
+        "pairwise": lambda: LambdaRank(y, weight, group, params),
+        "cox": lambda: Cox(y, weight),
+        "rank_xendcg": lambda: CrossEntropyNDCG(y, weight, group, params),
+        "cross_entropy_lambda": lambda: CrossEntropyLambda(y, weight, LOSSES[objective], params),
+    }
+    if objective in makers:
+        return makers[objective]()
+    if objective in LOSSES:
+        return RowLoss(y, weight, LOSSES[objective], params)
     raise InvalidParameterError(
-        f"objective={objective!r} is unknown to boosting: use one of {', '.join(OBJECTIVES)} or a function."
+        f"objective={objective!r} is unknown to boosting: use one of {', '.join(LOSSES)} or a function."
     )
 
 
-def class_probabilities(raw: np.ndarray) -> np.ndarray:
-    """(n, n_classes) from boosting's raw scores: one score is the log-odds of the second class, more go to softmax."""
-    return predictions("binary" if raw.shape[1] == 1 else "multiclass", raw)
+def class_probabilities(raw: np.ndarray, objective: str = "custom") -> np.ndarray:
+    """(n, n_classes) from boosting's raw scores. One score of a custom objective is the log-odds of the second class,
+    more go to softmax."""
+    if objective not in LOSSES:
+        objective = "binary" if raw.shape[1] == 1 else "multiclass"
+    return predictions(objective, raw)
 
 
 def predictions(objective: str, raw: np.ndarray) -> np.ndarray:
@@ -231,6 +238,9 @@ def predictions(objective: str, raw: np.ndarray) -> np.ndarray:
         probabilities = np.empty((raw.shape[1], n))
         in_pieces(kernels.softmax, n, np.ascontiguousarray(raw.T), probabilities)
         return np.ascontiguousarray(probabilities.T)
+    link = LOSSES[objective].link if objective in LOSSES else "identity"
+    if link != "identity":
+        return linked(link, raw)
     return raw if objective == "classification" or raw.shape[1] > 1 else raw[:, 0]
 
 

@@ -1,163 +1,51 @@
-"""Metrics of raw scores over the rows of all workers.
-
-Every sum is exact, so a metric depends neither on the order of rows nor on which worker holds them. Names and
-conventions are LightGBM's.
-"""
+"""The metrics of each objective by name. Names and conventions are LightGBM's."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from pvtree.comm.agreement import tell
 from pvtree.errors import InvalidParameterError
 from pvtree.kernels.objectives import metrics as kernels
 from pvtree.kernels.team import in_pieces
-from pvtree.objectives.auc import area_under_curve
-from pvtree.objectives.fixed_point import Term, exact_means_of
-from pvtree.objectives.losses import SMALLEST_PROBABILITY, call_with, predictions
+from pvtree.objectives.fixed_point import Term
+from pvtree.objectives.loss import SMALLEST_PROBABILITY
+from pvtree.objectives.losses import predictions
+from pvtree.objectives.metric import (
+    AUC,
+    R2,
+    AUCMu,
+    AveragePrecision,
+    CoxLikelihood,
+    CustomMetric,
+    ForestAUC,
+    MaybeArray,
+    Mean,
+    Metric,
+    evaluate_together,
+)
 from pvtree.objectives.queries import Queries
+from pvtree.objectives.row_losses import row_values
+from pvtree.objectives.row_metrics import ROW_METRICS, bound_terms, lambda_terms, scores_under
+from pvtree.parameters.loss_table import LOSSES, losses_of
+from pvtree.parameters.params import Params
 from pvtree.parameters.suggestions import closest
 
-if TYPE_CHECKING:
-    from pvtree.comm import Communicator
-
-MaybeArray = np.ndarray | None
-NamedValue = tuple[str, float, bool]  # name, value, greater is better
-ScoredRows = tuple[np.ndarray, np.ndarray, MaybeArray, MaybeArray]  # y, RAW scores (n_outputs, n_rows), weight, group
+__all__ = ["CustomMetric", "Mean", "Metric", "default_metric", "evaluate_together", "get_metric"]
 
 
-@dataclass(frozen=True)
-class Metric:
-    """``metric(y, scores, weight, group, comm)``: each worker passes its own rows, and all get the same value.
-
-    A worker may have no rows. Scores are RAW (n_outputs, n_rows). Either all workers give a weight or none does.
-    """
-
-    name: str
-    greater_is_better: bool
-
-    def __call__(
-        self,
-        y: np.ndarray,
-        scores: np.ndarray,
-        weight: MaybeArray = None,
-        group: MaybeArray = None,
-        comm: Communicator | None = None,
-    ) -> float:
-        return self._value((y, scores, weight, group), comm)
-
-    def evaluate(
-        self,
-        y: np.ndarray,
-        scores: np.ndarray,
-        weight: MaybeArray = None,
-        group: MaybeArray = None,
-        comm: Communicator | None = None,
-    ) -> list[NamedValue]:
-        """The value with its name, in the form that custom metrics return too."""
-        return self.named(self(y, scores, weight, group, comm))
-
-    def named(self, value: float) -> list[NamedValue]:
-        return [(self.name, value, self.greater_is_better)]
-
-    def _value(self, rows: ScoredRows, comm: Communicator | None) -> float:
-        raise NotImplementedError
+def _squared_errors(objective: str, y: np.ndarray, scores: np.ndarray, weight: MaybeArray, _group: MaybeArray) -> Term:
+    return np.square(scores_under("identity", objective, scores) - y), weight
 
 
-@dataclass(frozen=True)
-class Mean(Metric):
-    """The weighted mean of a value per row or query; ``finish`` turns the mean into the metric."""
-
-    terms: Callable[..., Term]
-    finish: Callable[[float], float] = float
-
-    def _value(self, rows: ScoredRows, comm: Communicator | None) -> float:
-        return self.finish(exact_means_of([self.terms(*rows)], comm, "metrics")[0])
-
-
-@dataclass(frozen=True)
-class AUC(Metric):
-    """The share of (positive, negative) pairs in correct order, by weight; ties count half; 1 if a class is missing."""
-
-    def _value(self, rows: ScoredRows, comm: Communicator | None) -> float:
-        y, scores, weight, _ = rows
-        if scores.shape[0] > 2:
-            raise InvalidParameterError(
-                f"eval_metric='auc' is for two classes, but there are {scores.shape[0]}: use multi_logloss."
-            )
-        return area_under_curve(y > 0.5, scores[-1], weight, comm)
-
-
-@dataclass(frozen=True)
-class CustomMetric:
-    """``function(y_true, y_pred[, weight[, group]]) -> (name, value, is_higher_better)``, or a list of these.
-
-    y_pred is what predict or predict_proba returns; for two classes, the probability of the second. Worker 0 calls the
-    function once, with the rows of all workers in the order of their ranks.
-    """
-
-    function: Callable[..., Any]
-    objective: str
-
-    def evaluate(
-        self,
-        y: np.ndarray,
-        scores: np.ndarray,
-        weight: MaybeArray = None,
-        group: MaybeArray = None,
-        comm: Communicator | None = None,
-    ) -> list[NamedValue]:
-        """Call the function with the arguments that it takes, and check its answer."""
-        predicted = predictions(self.objective, scores.T)
-        if self.objective in ("binary", "classification") and predicted.shape[1] == 2:
-            predicted = predicted[:, 1]
-        if comm is None or comm.size == 1:
-            return self._call(y, predicted, weight, group)
-        rows = [None if each is None else _on_worker_0(each, comm) for each in (y, predicted, weight, group)]
-        shared = tell(self._call(*rows) if comm.rank == 0 else None, comm, "metrics")
-        return [(name, value, greater) for name, value, greater in shared]
-
-    def _call(self, y: MaybeArray, predicted: MaybeArray, weight: MaybeArray, group: MaybeArray) -> list[NamedValue]:
-        answer = call_with(self.function, y, predicted, weight=weight, group=group)
-        triples = answer if isinstance(answer, list) else [answer]
-        if not all(isinstance(triple, tuple) and len(triple) == 3 for triple in triples):
-            raise InvalidParameterError(
-                f"A custom metric must return (name, value, is_higher_better), but returned {answer!r}: "
-                "return that triple or a list of such triples."
-            )
-        return [(str(name), float(value), bool(greater)) for name, value, greater in triples]
-
-
-def evaluate_together(
-    asked: Sequence[tuple[Metric | CustomMetric, ScoredRows]], comm: Communicator | None = None
-) -> list[list[NamedValue]]:
-    """``metric.evaluate(*rows, comm)`` for each pair, with two exchanges for all means together."""
-    means = iter(exact_means_of([m.terms(*rows) for m, rows in asked if isinstance(m, Mean)], comm, "metrics"))
-    return [
-        metric.named(metric.finish(next(means))) if isinstance(metric, Mean) else metric.evaluate(*rows, comm)
-        for metric, rows in asked
-    ]
-
-
-def _on_worker_0(values: np.ndarray, comm: Communicator) -> np.ndarray:
-    """On worker 0, the values of all workers in the order of ranks; nothing elsewhere."""
-    values = np.ascontiguousarray(values)
-    return np.concatenate(comm.alltoall([values] + [values[:0]] * (comm.size - 1), "metrics"))
-
-
-def _squared_errors(y: np.ndarray, scores: np.ndarray, weight: MaybeArray, _group: MaybeArray) -> Term:
-    return np.square(scores[0] - y), weight
-
-
-def _absolute_errors(y: np.ndarray, scores: np.ndarray, weight: MaybeArray, _group: MaybeArray) -> Term:
-    return np.abs(scores[0] - y), weight
+def _absolute_errors(objective: str, y: np.ndarray, scores: np.ndarray, weight: MaybeArray, _group: MaybeArray) -> Term:
+    return np.abs(scores_under("identity", objective, scores) - y), weight
 
 
 def _binary_log_losses(y: np.ndarray, scores: np.ndarray, weight: MaybeArray, _group: MaybeArray) -> Term:
@@ -168,6 +56,26 @@ def _binary_log_losses(y: np.ndarray, scores: np.ndarray, weight: MaybeArray, _g
 
 def _binary_errors(y: np.ndarray, scores: np.ndarray, weight: MaybeArray, _group: MaybeArray) -> Term:
     return ((scores[0] > 0.0) != (y > 0.5)).astype(np.float64), weight
+
+
+def _errors_at(threshold: float, y: np.ndarray, scores: np.ndarray, weight: MaybeArray, _group: MaybeArray) -> Term:
+    """Wrong if the probability of the second class is above the threshold and the label is the first, or vice versa."""
+    positive = predictions("binary", scores[:1].T)[:, 1] if len(scores) == 1 else scores[-1]
+    return ((positive > threshold) != (y > 0.5)).astype(np.float64), weight
+
+
+def _errors_at_k(k: int, y: np.ndarray, scores: np.ndarray, weight: MaybeArray, _group: MaybeArray) -> Term:
+    """1 where the true class is not among the k with the highest scores; a tie counts against it."""
+    own = scores[y.astype(np.intp), np.arange(y.size)]
+    return ((scores >= own).sum(axis=0) > k).astype(np.float64), weight
+
+
+def _ova_log_losses(y: np.ndarray, scores: np.ndarray, weight: MaybeArray, group: MaybeArray) -> Term:
+    return _forest_log_losses(y, np.ascontiguousarray(predictions("multiclassova", scores.T).T), weight, group)
+
+
+def _hinge_losses(y: np.ndarray, scores: np.ndarray, weight: MaybeArray, _group: MaybeArray) -> Term:
+    return row_values("hinge", y, scores[0], 0.0), weight
 
 
 def _multi_log_losses(y: np.ndarray, scores: np.ndarray, weight: MaybeArray, _group: MaybeArray) -> Term:
@@ -189,48 +97,72 @@ def _forest_log_losses(y: np.ndarray, probabilities: np.ndarray, weight: MaybeAr
     return losses, weight
 
 
-def _ndcgs(level: int, y: np.ndarray, scores: np.ndarray, weight: MaybeArray, group: MaybeArray) -> Term:
-    queries = Queries(y, group)
-    return queries.ndcgs(scores[0], level), None if weight is None else queries.weights(weight)
+def _of_queries(
+    measure: str,
+    level: int,
+    label_gain: Sequence[float],
+    y: np.ndarray,
+    scores: np.ndarray,
+    weight: MaybeArray,
+    group: MaybeArray,
+) -> Term:
+    queries = Queries(y, group, label_gain)
+    values = getattr(queries, measure)(scores[0], level)
+    return values, None if weight is None else queries.weights(weight)
 
 
-REGRESSION: dict[str, Metric] = {
-    "l2": Mean("l2", False, _squared_errors),
-    "rmse": Mean("rmse", False, _squared_errors, math.sqrt),
-    "l1": Mean("l1", False, _absolute_errors),
-}
+AT_RANKS = {"ndcg": "ndcgs", "map": "average_precisions", "pre": "precisions"}  # "ndcg@5": Queries' method
+
+
+def _regression(objective: str, constants: Mapping[str, float]) -> dict[str, Metric]:
+    """The metrics of values, on the scale of the objective's predictions."""
+    squared, absolute = partial(_squared_errors, objective), partial(_absolute_errors, objective)
+    own: dict[str, Metric] = {
+        "l2": Mean("l2", False, squared),
+        "rmse": Mean("rmse", False, squared, math.sqrt),
+        "l1": Mean("l1", False, absolute),
+        "r2": R2("r2", True, objective),
+    }
+    for name, kind in ROW_METRICS.items():
+        own[name] = Mean(name, False, bound_terms(name, objective, constants), kind.finish)
+    if objective == "cross_entropy_lambda":
+        own["cross_entropy_lambda"] = Mean("cross_entropy_lambda", False, lambda_terms)
+    return own
+
+
 BINARY: dict[str, Metric] = {
     "binary_logloss": Mean("binary_logloss", False, _binary_log_losses),
     "binary_error": Mean("binary_error", False, _binary_errors),
     "auc": AUC("auc", True),
+    "average_precision": AveragePrecision("average_precision", True),
+    **{name: Mean(name, False, bound_terms(name, "binary", {})) for name in ("cross_entropy", "kullback_leibler")},
 }
-MULTICLASS: dict[str, Metric] = {
-    "multi_logloss": Mean("multi_logloss", False, _multi_log_losses),
+OF_CLASSES: dict[str, Metric] = {
     "multi_error": Mean("multi_error", False, _multi_errors),
+    "auc": AUC("auc", True),
+    "auc_mu": AUCMu("auc_mu", True),
 }
+MULTICLASS = {"multi_logloss": Mean("multi_logloss", False, _multi_log_losses)} | OF_CLASSES
 # The raw scores of a classification forest are the probabilities of all classes, even if there are two.
 FOREST: dict[str, Metric] = {
     "multi_logloss": Mean("multi_logloss", False, _forest_log_losses),
     "multi_error": Mean("multi_error", False, _multi_errors),
     "binary_logloss": Mean("binary_logloss", False, _forest_log_losses),
     "binary_error": Mean("binary_error", False, _multi_errors),
-    "auc": AUC("auc", True),
+    "auc": ForestAUC("auc", True),
+    "auc_mu": AUCMu("auc_mu", True),
+    "average_precision": AveragePrecision("average_precision", True),
 }
 BY_OBJECTIVE: dict[str, dict[str, Metric]] = {
-    "regression": REGRESSION,
     "binary": BINARY,
+    "hinge": {"hinge": Mean("hinge", False, _hinge_losses)} | BINARY,
     "multiclass": MULTICLASS,
+    "multiclassova": {"multi_logloss": Mean("multi_logloss", False, _ova_log_losses)} | OF_CLASSES,
     "classification": FOREST,
-    "lambdarank": {},  # ndcg@K
-    "custom": REGRESSION | BINARY | MULTICLASS,
+    "cox": {"cox-nloglik": CoxLikelihood("cox-nloglik", False)},
+    **{name: {} for name in losses_of("relevance")},  # ndcg@K, map@K, pre@K
 }
-DEFAULTS = {
-    "regression": "l2",
-    "binary": "binary_logloss",
-    "multiclass": "multi_logloss",
-    "classification": "multi_logloss",
-    "lambdarank": "ndcg@10",
-}
+RANKED = (*losses_of("relevance"), "custom")  # objectives with metrics at ranks
 # An alias stands for the first candidate that the objective has, so "logloss" suits any number of classes.
 ALIASES = {
     "mse": ("l2",),
@@ -246,6 +178,10 @@ ALIASES = {
     "binary_error": ("binary_error", "multi_error"),
     "multi_error": ("multi_error", "binary_error"),
     "ndcg": ("ndcg@10",),
+    "map": ("map@10",),
+    "mean_average_precision": ("map@10",),
+    "pre": ("pre@10",),
+    "aucpr": ("average_precision",),
     # XGBoost's names, and objectives that LightGBM accepts as metrics.
     "mlogloss": ("multi_logloss", "binary_logloss"),
     "merror": ("multi_error", "binary_error"),
@@ -253,55 +189,79 @@ ALIASES = {
     "regression": ("l2",),
     "regression_l2": ("l2",),
     "regression_l1": ("l1",),
+    "reg:squarederror": ("l2",),
+    "multiclassova": ("multi_logloss",),
+    **dict.fromkeys(("rank_xendcg", "xendcg", "rank:ndcg", "rank:pairwise"), ("ndcg@10",)),
     "binary": ("binary_logloss", "multi_logloss"),
     "multiclass": ("multi_logloss",),
     "softmax": ("multi_logloss",),
     "lambdarank": ("ndcg@10",),
 }
+ALIASES |= {alias: (metric.name,) for metric in ROW_METRICS.values() for alias in metric.aliases.split()}
 # Metrics of LightGBM and XGBoost that pvtree does not have. They are not taken for misspelt names.
-ELSEWHERE = (
-    "auc_mu aucpr average_precision cox cross_entropy fair gamma gamma_deviance huber interval kldiv kullback_leibler "
-    "map mape mean_absolute_percentage_error mean_average_precision mphe poisson pre quantile rmsle tweedie xentropy"
-)
+ELSEWHERE = "cox aft interval"
 
 
-def get_metric(name: str, objective: str | Callable[..., Any]) -> Metric:
-    """The objective's metric with this name or alias, in upper or lower case; "custom" stands for a function."""
+def get_metric(name: str, objective: str | Callable[..., Any], constants: Mapping[str, Any] | None = None) -> Metric:
+    """The objective's metric with this name or alias, in upper or lower case; "custom" stands for a function.
+
+    ``constants`` are the parameters that some metrics depend on, such as ``quantile_alpha``.
+    """
     family, lower = _family(objective), name.lower()
-    found = _find(lower, family)
+    known = _known(family, constants or {})
+    found = _find(lower, family, known, (constants or {}).get("label_gain", ()))
     if found is not None:
         return found
-    names = [*BY_OBJECTIVE[family], *(["ndcg@K"] if family in ("lambdarank", "custom") else [])]
-    if lower.partition("@")[0].partition("-")[0] in ELSEWHERE.split():
-        raise InvalidParameterError(f"eval_metric={name!r} is not supported; use one of {', '.join(names)}.")
-    near = closest(lower, [*names, *(alias for alias in ALIASES if _find(alias, family) is not None)])
+    names = [*known, *(f"{each}@K" for each in AT_RANKS if family in RANKED)]
+    word = lower.partition("@")[0]
+    if word in _known("custom", {}) or word in ALIASES or word.partition("-")[0] in (*ELSEWHERE.split(), *AT_RANKS):
+        raise InvalidParameterError(
+            f"eval_metric={name!r} is not supported for objective {family!r}; use one of {', '.join(names)}."
+        )
+    near = closest(lower, [*names, *(alias for alias in ALIASES if _find(alias, family, known) is not None)])
     hint = f"did you mean {near!r}? " if near is not None else ""
     raise InvalidParameterError(
         f"eval_metric={name!r} is unknown for objective {family!r}: {hint}use one of {', '.join(names)}."
     )
 
 
-def _find(name: str, family: str) -> Metric | None:
-    known = BY_OBJECTIVE[family]
+def _known(family: str, constants: Mapping[str, float]) -> dict[str, Metric]:
+    known: dict[str, Any] = {field.name: field.default for field in fields(Params)} | dict(constants)
+    if family == "custom":
+        return _regression("regression", known) | BINARY | MULTICLASS
+    return BY_OBJECTIVE[family] if family in BY_OBJECTIVE else _regression(family, known)
+
+
+def _find(name: str, family: str, known: Mapping[str, Metric], gains: Sequence[float] = ()) -> Metric | None:
     for candidate in ALIASES.get(name, (name,)):
         if candidate in known:
             return known[candidate]
-        level = re.fullmatch(r"ndcg@([1-9][0-9]{0,8})", candidate)
-        if level and family in ("lambdarank", "custom"):
-            return Mean(candidate, True, partial(_ndcgs, int(level[1])))
+        word, _, at = candidate.partition("@")
+        word = ALIASES.get(word, (word,))[0]
+        if word.partition("@")[0] in AT_RANKS and family in RANKED and re.fullmatch("[1-9][0-9]{0,8}", at):
+            word = word.partition("@")[0]
+            return Mean(f"{word}@{at}", True, partial(_of_queries, AT_RANKS[word], int(at), gains))
+        if word == "multi_error" and word in known and re.fullmatch("[1-9][0-9]{0,8}", at):
+            return Mean(candidate, False, partial(_errors_at_k, int(at)))
+        if candidate.startswith("error@") and "binary_error" in known and re.fullmatch(r"0?\.[0-9]{1,15}", at):
+            return Mean(candidate, False, partial(_errors_at, float(at)))
+        if candidate.startswith("tweedie-nloglik@") and "tweedie" in known and re.fullmatch(r"1\.[0-9]{1,15}", at):
+            terms = bound_terms("tweedie", family, {"tweedie_variance_power": float(at)})
+            return Mean(candidate, False, terms)
     return None
 
 
 def default_metric(objective: str | Callable[..., Any]) -> str:
     """The metric to evaluate if none is given."""
     family = _family(objective)
-    if family not in DEFAULTS:
+    if family == "custom":
         raise InvalidParameterError("A custom objective has no default metric: give eval_metric.")
-    return DEFAULTS[family]
+    name = "multi_logloss" if family == "classification" else LOSSES[family].metric
+    return "ndcg@10" if name == "ndcg" else name
 
 
 def _family(objective: str | Callable[..., Any]) -> str:
     family = "custom" if callable(objective) else objective
-    if family not in BY_OBJECTIVE:
-        raise InvalidParameterError(f"objective={family!r} is unknown: use one of {', '.join(DEFAULTS)}.")
+    if family not in LOSSES and family not in ("classification", "custom"):
+        raise InvalidParameterError(f"objective={family!r} is unknown: use one of {', '.join(LOSSES)}.")
     return family

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
 from pvtree.errors import InvalidDataError
 from pvtree.kernels.objectives import ranking
+from pvtree.kernels.objectives.ranking_metrics import average_precisions, precisions
 from pvtree.kernels.team import in_pieces
 
 
 class Queries:
     """The documents of all queries; ``group`` holds the sizes of the queries in the order of rows."""
 
-    def __init__(self, y: np.ndarray, group: np.ndarray | None) -> None:
+    def __init__(self, y: np.ndarray, group: np.ndarray | None, label_gain: Sequence[float] = ()) -> None:
+        """``label_gain`` is the gain of each label; by default 2^label - 1."""
+        self.gain_of = 2.0 ** np.arange(ranking.MAX_LABELS) - 1.0
+        if len(label_gain):  # kernels look up any label that there may be
+            self.gain_of = np.full(ranking.MAX_LABELS, float(label_gain[-1]))
+            self.gain_of[: len(label_gain)] = label_gain
         self.label = _relevance_labels(y)
         self.bounds = _query_bounds(group, y.size)  # (n_queries + 1,)
         sizes = np.diff(self.bounds)
@@ -31,14 +39,29 @@ class Queries:
     def ideal_dcgs(self, level: int) -> np.ndarray:
         """DCG@level of each query's best order."""
         out = np.empty(len(self))
-        in_pieces(ranking.ideal_dcgs, len(self), self.bounds, self.label, level, self.discount, out)
+        in_pieces(ranking.ideal_dcgs, len(self), self.bounds, self.label, self.gain_of, level, self.discount, out)
         return out
 
     def ndcgs(self, score: np.ndarray, level: int) -> np.ndarray:
         """NDCG@level of each query, 1 if it has no relevant document."""
         in_pieces(self.sort, len(self), score)
         out = self.ideal_dcgs(level)
-        in_pieces(ranking.ndcgs, len(self), self.bounds, self.label, self.order, level, self.discount, out)
+        arrays = self.bounds, self.label, self.gain_of, self.order
+        in_pieces(ranking.ndcgs, len(self), *arrays, level, self.discount, out)
+        return out
+
+    def average_precisions(self, score: np.ndarray, level: int) -> np.ndarray:
+        """Average precision@level of each query, 1 if it has no relevant document."""
+        return self._measured(average_precisions, score, level)
+
+    def precisions(self, score: np.ndarray, level: int) -> np.ndarray:
+        """Precision@level of each query."""
+        return self._measured(precisions, score, level)
+
+    def _measured(self, kernel: Callable[..., None], score: np.ndarray, level: int) -> np.ndarray:
+        in_pieces(self.sort, len(self), score)
+        out = np.empty(len(self))
+        in_pieces(kernel, len(self), self.bounds, self.label, self.order, level, out)
         return out
 
     def weights(self, weight: np.ndarray) -> np.ndarray:

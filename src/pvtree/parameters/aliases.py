@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from pvtree.errors import InvalidParameterError
+from pvtree.parameters.loss_table import LOSSES
 from pvtree.parameters.suggestions import closest
 
 # The same thing under another name.
@@ -45,6 +46,10 @@ SYNONYMS: dict[str, str] = {
     "n_workers": "num_machines num_machine",
     "lambdarank_truncation_level": "max_position lambdarank_num_pair_per_sample",
     "criterion": "split_criterion impurity",
+    "quantile_alpha": "quantile",
+    "lambdarank_norm": "lambdarank_normalization",
+    "max_delta_step": "max_tree_output max_leaf_output",
+    "is_unbalance": "unbalance unbalanced_sets",
 }
 
 # Names with another meaning, so their values cannot be taken over. The message refers to our closest parameter.
@@ -69,13 +74,9 @@ CONVERSIONS: dict[str, Callable[[Any], Any]] = {
 }
 
 # Our objectives, and their names in LightGBM, XGBoost and scikit-learn.
-OBJECTIVE_WORDS: dict[str, str] = {
-    "regression": "regression_l2 l2 mean_squared_error mse l2_root root_mean_squared_error rmse reg:squarederror "
-    "reg:linear squared_error",
-    "binary": "binary:logistic log_loss",
-    "multiclass": "softmax multi:softprob multi:softmax log_loss",
-    "lambdarank": "rank:ndcg",
-}
+OBJECTIVE_WORDS: dict[str, str] = {kind.name: kind.aliases for kind in LOSSES.values()}
+# The parameter that LightGBM and scikit-learn call alpha; with any other objective that is reg_alpha, as in XGBoost.
+ALPHA_OF = {"quantile": "quantile_alpha", "huber": "huber_slope"}
 
 _SWITCH = (True, False)
 # Parameters whose listed values ask for what pvtree does anyway. None is always accepted.
@@ -95,12 +96,7 @@ ANYWAY: dict[str, tuple[Any, ...]] = {
     "lambdarank_pair_method": ("topk",),
     "multi_strategy": ("one_output_per_tree",),
     "num_parallel_tree": (1,),
-    "max_delta_step": (0,),
     "colsample_bylevel": (1,),
-    "scale_pos_weight": (1,),
-    "class_weight": (),
-    "is_unbalance": (False,),
-    "base_score": (),
     "missing": (math.nan,),
     "use_missing": (True,),
     "zero_as_missing": (False,),
@@ -110,13 +106,11 @@ ANYWAY: dict[str, tuple[Any, ...]] = {
     "subsample_for_bin": (200000,),
     "bin_construct_sample_cnt": (200000,),
     "feature_pre_filter": _SWITCH,
-    "boost_from_average": (True,),
     "deterministic": _SWITCH,
     "force_col_wise": _SWITCH,
     "force_row_wise": _SWITCH,
     "extra_trees": (False,),
     "linear_tree": (False,),
-    "lambdarank_norm": (True,),
 }
 
 _ARGUMENTS_OF_FIT = (
@@ -126,7 +120,9 @@ _ARGUMENTS_OF_FIT = (
     "client",
     "comm",
     "eval_at",
+    "eval_class_weight",
     "eval_group",
+    "eval_init_score",
     "eval_metric",
     "eval_names",
     "eval_qid",
@@ -136,6 +132,7 @@ _ARGUMENTS_OF_FIT = (
     "eval_y",
     "group",
     "init_model",
+    "init_score",
     "qid",
     "sample_weight",
     "timeout",
@@ -157,16 +154,23 @@ _ELSEWHERE = {
 
 
 def right_names(
-    given: Mapping[str, Any], known: Collection[str], owner: str, anyway: Mapping[str, tuple[Any, ...]] = ANYWAY
+    given: Mapping[str, Any],
+    known: Collection[str],
+    owner: str,
+    anyway: Mapping[str, tuple[Any, ...]] = ANYWAY,
+    objective: Any = None,
 ) -> dict[str, Any]:
     """Rename parameters to the names that ``owner`` knows; drop those that ask for what is done anyway.
 
-    Unknown names and two names for one parameter are refused.
+    Unknown names and two names for one parameter are refused. What alpha means depends on the ``objective``, unless it
+    is given with the others.
     """
+    objective = given.get("objective", objective)
+    named = objective_named(objective, LOSSES) if isinstance(objective, str) else None
     renamed: dict[str, Any] = {}
     came_as: dict[str, str] = {}
     for name, value in given.items():
-        right = synonym(name, known)
+        right = ALPHA_OF[named] if name == "alpha" and named in ALPHA_OF else synonym(name, known)
         if right is None:
             if name in anyway and _is_one_of(value, anyway[name]):
                 continue

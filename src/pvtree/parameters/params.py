@@ -42,6 +42,17 @@ class Params:
     max_bin: int = 255
     cat_smooth: float = 10.0
     cat_l2: float = 10.0
+    min_data_in_bin: int = 1
+    max_delta_step: float = 0.0  # 0 = no limit
+    boost_from_average: bool = True
+    base_score: float | None = None  # on the scale of predictions; None = from the data
+    quantile_alpha: float = 0.9
+    huber_slope: float = 0.9
+    fair_c: float = 1.0
+    poisson_max_delta_step: float = 0.7
+    tweedie_variance_power: float = 1.5
+    lambdarank_norm: bool = True
+    label_gain: tuple[float, ...] = ()  # gain of each relevance label; () = 2^label - 1
     criterion: str = "gradient"  # "gradient" | "entropy" | "variance"
     bootstrap: bool = False
     seed: int = 0  # 0 .. 2**63 - 1
@@ -75,6 +86,7 @@ def make_params(values: Mapping[str, Any], n_features: int, **settled: Any) -> P
     chosen["early_stopping_rounds"] = chosen.get("early_stopping_rounds") or 0
     for name in ("monotone_constraints", "interaction_constraints"):  # may name columns, so only the data settles them
         chosen[name] = settled.get(name, ())
+    chosen["label_gain"] = tuple(float(gain) for gain in chosen.get("label_gain") or ())
     chosen["seed"] = _seed(values.get("random_state"))
     chosen["n_threads"] = n_threads(values.get("n_jobs"))
     if "max_features" in values:

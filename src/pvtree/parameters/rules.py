@@ -16,6 +16,7 @@ import numpy as np
 from pvtree.errors import InvalidParameterError, InvalidTypeError
 from pvtree.parameters.aliases import objective_named
 from pvtree.parameters.constraint_texts import sets_of, signs_of
+from pvtree.parameters.loss_table import LOSSES
 from pvtree.parameters.params import SEPARATE_LEARNERS, TREE_LEARNERS
 
 INT64_MAX = 2**63 - 1  # kernels have no larger integers
@@ -88,6 +89,10 @@ def one_of(meaning: str, *names: str, note: str = "") -> Rule:
     allowed = " or ".join(repr(name) for name in names) + note
     type_name = f"{{{', '.join(map(repr, names))}}}"
     return Rule(meaning, allowed, lambda v: isinstance(v, str), lambda v: v in names, type_name)
+
+
+def switch(meaning: str) -> Rule:
+    return Rule(meaning, "True or False", lambda v: isinstance(v, bool | np.bool_), type_name="bool")
 
 
 def optional(rule: Rule) -> Rule:
@@ -189,6 +194,16 @@ def _signs(given: Any) -> list[Any]:
     return list(given.values() if isinstance(given, Mapping) else given)
 
 
+def _is_factor(value: Any) -> bool:
+    return _is_real(value) and _is_finite(value) and value >= 0
+
+
+def _are_class_weights(value: Any) -> bool:
+    if value is None or isinstance(value, str):
+        return value in (None, "balanced")
+    return all(_is_factor(factor) and factor > 0 for factor in _signs(value))
+
+
 RULES: dict[str, Rule] = {
     "n_estimators": integer("The number of boosting iterations, or of trees in a forest.", 1),
     "learning_rate": positive("The factor by which each tree is scaled before it is added to the model."),
@@ -204,15 +219,58 @@ RULES: dict[str, Rule] = {
     "colsample_bytree": fraction("The fraction of features drawn for each tree."),
     "colsample_bynode": fraction("The fraction of features drawn for each node."),
     "max_bin": integer("The maximum number of bins per feature, not counting the bin of missing values.", 2, 255),
+    "min_data_in_bin": integer(
+        "The minimum number of rows in a bin, of the rows from which bins are chosen. LightGBM's default is 3.", 1
+    ),
+    "max_delta_step": non_negative(
+        "The largest magnitude of a leaf's value before it is scaled by learning_rate; 0 for no limit."
+    ),
+    "boost_from_average": switch(
+        "Whether scores start from the constant that suits the objective best; otherwise from 0."
+    ),
+    "base_score": optional(
+        Rule(
+            "The prediction to start from in place of the best constant, on the scale of predictions: a probability "
+            "for log loss, a mean for losses with a log link.",
+            "a finite number",
+            _is_real,
+            _is_finite,
+            "float",
+        )
+    ),
+    "quantile_alpha": Rule(
+        "The level of the quantile that objective='quantile' predicts.",
+        "a number greater than 0 and less than 1",
+        _is_real,
+        lambda v: 0 < v < 1,
+        "float",
+    ),
+    "huber_slope": positive(
+        "The error from which on objective='huber' and 'pseudohuber' grow linearly instead of squared."
+    ),
+    "fair_c": positive("The scale of errors in objective='fair'."),
+    "poisson_max_delta_step": positive("The logarithm of a factor of the hessian of objective='poisson'."),
+    "tweedie_variance_power": Rule(
+        "The power of the mean that the variance grows with in objective='tweedie'.",
+        "a number greater than 1 and less than 2",
+        _is_real,
+        lambda v: 1 < v < 2,
+        "float",
+    ),
+    "class_weight": Rule(
+        "Factors of the row weights by class: a dict by class (others have 1), a list in the order of the classes, or "
+        "'balanced' for n_rows / (n_classes * rows of the class).",
+        "'balanced', a dict or list of finite numbers greater than 0, or None",
+        lambda v: v is None or isinstance(v, str | list | tuple | np.ndarray | Mapping),
+        lambda v: _are_class_weights(v),
+        "dict, list, 'balanced' or None",
+    ),
+    "scale_pos_weight": positive("The factor of the weights of the second of two classes."),
+    "is_unbalance": switch("Whether the smaller of two classes is weighted up to the sum of the larger one."),
     "criterion": one_of("The impurity that splits reduce.", "entropy", "variance"),
     "max_features": _MAX_FEATURES,
-    "bootstrap": Rule(
-        "Whether each tree is grown on rows drawn with replacement.",
-        "True or False",
-        lambda v: isinstance(v, bool | np.bool_),
-        type_name="bool",
-    ),
-    "objective": objective("regression", "binary", "multiclass", "lambdarank"),
+    "bootstrap": switch("Whether each tree is grown on rows drawn with replacement."),
+    "objective": objective(*LOSSES),
     "eval_metric": Rule(
         "The metrics to evaluate on eval_set, after those given to fit. None for the objective's default metric.",
         "a metric's name, a function, a list of these, or None",
@@ -241,6 +299,14 @@ RULES: dict[str, Rule] = {
     ),
     "lambdarank_truncation_level": integer(
         "Training uses the pairs in which at least one document ranks above this position.", 1
+    ),
+    "lambdarank_norm": switch("Whether lambdarank normalises the gradients of each query."),
+    "label_gain": Rule(
+        "The gain of each relevance label in NDCG, from label 0 on. None is 2^label - 1.",
+        "a list of 2 to 31 numbers of at least 0 that do not fall, or None",
+        lambda v: v is None or isinstance(v, list | tuple | np.ndarray),
+        lambda v: v is None or (1 < len(v) <= 31 and all(map(_is_factor, v)) and all(np.diff(v) >= 0)),
+        "list or None",
     ),
     "tree_learner": one_of(
         "How workers find splits: 'serial' on one machine, 'voting' by PV-Tree, 'exact_voting' by PV-Tree with a proof "

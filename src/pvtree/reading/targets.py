@@ -83,6 +83,31 @@ def read_weight(weight: Any, n_rows: int, name: str = "sample_weight") -> np.nda
     return values
 
 
+def read_init_score(score: Any, n_rows: int, name: str = "init_score") -> np.ndarray | None:
+    """float64 (n_rows, n_outputs) of scores to start from.
+
+    They may come as one column, as a table with a column per class, or as LightGBM's flat array, class after class.
+    """
+    if score is None:
+        return None
+    array = np.asarray(score)
+    if array.ndim == 1 and n_rows > 0 and len(array) and len(array) % n_rows == 0:
+        array = array.reshape(-1, n_rows).T
+    elif array.ndim == 1:
+        _check_length(array, n_rows, name, "score")
+        array = array.reshape(n_rows, -1 if n_rows else 1)
+    if array.ndim != 2 or array.shape[1] == 0:
+        raise InvalidDataError(
+            f"{name} must hold one score a row, or one for each row and class, got shape {np.shape(score)}."
+        )
+    _check_length(array, n_rows, name, "score")
+    values = _as_numbers(array, name)
+    _check_finite(values, name)
+    if np.abs(values).max(initial=0.0) > LARGEST:
+        raise InvalidDataError(f"{name} must lie between {-LARGEST:g} and {LARGEST:g}; scale it down.")
+    return values
+
+
 @dataclass(frozen=True)
 class QueryRuns:
     """Queries in the order of their rows."""

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pvtree.comm import Communicator
-from pvtree.comm.agreement import agree_classes, agree_weights, all_or_none, share
+from pvtree.comm.agreement import agree_classes, agree_scores, agree_weights, all_or_none, share
 from pvtree.errors import InvalidDataError
 from pvtree.reading import inputs, targets
 from pvtree.reading.row_ids import RowIds
@@ -36,6 +36,7 @@ class GivenRows:
     weight: Any = None
     group: Any = None
     qid: Any = None
+    init_score: Any = None
     # For each block of consecutive rows: (its position among all workers' blocks, its number of rows). None stands for
     # one block, at the position of the rank. Dask workers hold several.
     blocks: Sequence[tuple[int, int]] | None = None
@@ -46,6 +47,10 @@ class GivenRows:
     @property
     def weight_name(self) -> str:
         return f"{self.prefix}sample_weight{self.suffix}"
+
+    @property
+    def score_name(self) -> str:
+        return f"{self.prefix}init_score{self.suffix}"
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,7 @@ class TrainingRows:
     # (first, stop) of the columns that this worker keeps; None unless columns are spread over the workers.
     features: tuple[int, int] | None = None
     before_spread: TrainingRows | None = None  # the rows that this worker had before columns were spread
+    init_score: np.ndarray | None = None  # float64 (n_rows, n_outputs): scores to start from, which no model holds
 
     @property
     def row_ids(self) -> RowIds:
@@ -96,6 +102,7 @@ def open_rows(given: GivenRows, comm: Communicator, drops_weightless: bool = Fal
     opened = all_or_none(lambda: _open(given, comm), comm)
     n_rows, blocks = len(opened.y), opened.blocks or ()
     weight = agree_weights(opened.weight, n_rows, comm, given.weight_name)
+    score = agree_scores(opened.init_score, n_rows, comm, given.score_name)
     if sum(share(n_rows, comm)) == 0:
         raise InvalidDataError("X has 0 row(s) on all workers while a minimum of 1 is required; pass rows to train on.")
     if weight is not None and drops_weightless and any(share(bool((weight == 0).any()), comm)):
@@ -105,7 +112,8 @@ def open_rows(given: GivenRows, comm: Communicator, drops_weightless: bool = Fal
         kept = [(i, int(mask.sum())) for (i, _), mask in zip(blocks, np.split(keep, ends), strict=True)]
         opened = replace(opened, X=inputs.take_rows(opened.X, keep), y=opened.y[keep], blocks=kept)
         weight = agree_weights(weight[keep], len(opened.y), comm, given.weight_name)
-    return replace(opened, weight=weight)
+        score = None if score is None else score[keep]
+    return replace(opened, weight=weight, init_score=score)
 
 
 def find_classes(opened: GivenRows, known: np.ndarray | None, comm: Communicator) -> np.ndarray:
@@ -130,7 +138,7 @@ def read_rows(opened: GivenRows, columns: Columns, target: Target, owner: str, c
 
     X, y = all_or_none(read, comm)
     blocks = opened.blocks or ()
-    rows = TrainingRows(X, y, opened.weight, ids=_number_rows(blocks, comm))
+    rows = TrainingRows(X, y, opened.weight, ids=_number_rows(blocks, comm), init_score=opened.init_score)
     if opened.queries is None:
         return rows
     if opened.queries and opened.queries[0].ids is not None and (comm.size > 1 or len(blocks) > 1):
@@ -144,7 +152,9 @@ def _open(given: GivenRows, comm: Communicator) -> GivenRows:
     label = targets.read_column(given.y, n_rows, f"y{given.suffix}")
     weight = targets.read_weight(given.weight, n_rows, given.weight_name)
     blocks = [(comm.rank, n_rows)] if given.blocks is None else given.blocks
-    return replace(given, X=table, y=label, weight=weight, queries=_open_queries(given, n_rows, blocks), blocks=blocks)
+    score = targets.read_init_score(given.init_score, n_rows, given.score_name)
+    queries = _open_queries(given, n_rows, blocks)
+    return replace(given, X=table, y=label, weight=weight, init_score=score, queries=queries, blocks=blocks)
 
 
 def _open_queries(given: GivenRows, n_rows: int, blocks: Sequence[tuple[int, int]]) -> list[targets.QueryRuns] | None:
@@ -180,15 +190,16 @@ def _with_whole_queries(
     moved, start = [], 0
     for (index, length), runs in zip(blocks, queries, strict=True):
         own = slice(start, start + length)
-        weight = [] if rows.weight is None else [rows.weight[own]]
+        label, weight, score = ([] if each is None else [each[own]] for each in (rows.y, rows.weight, rows.init_score))
         X = source[own].matrices
-        moved.append(QueryBlock(index, X, [rows.y[own]], weight, list(runs.ids or []), runs.sizes.tolist()))
+        moved.append(QueryBlock(index, X, label, weight, score, list(runs.ids or []), runs.sizes.tolist()))
         start += length
     bring_together(moved, comm)
     return TrainingRows(
         X=Matrices([piece for block in moved for piece in block.X]),
         y=np.concatenate([piece for block in moved for piece in block.y]),
         weight=None if rows.weight is None else np.concatenate([piece for block in moved for piece in block.weight]),
+        init_score=None if rows.init_score is None else np.concatenate([p for block in moved for p in block.score]),
         group=np.array([size for block in moved for size in block.sizes], np.int64),
         ids=_number_rows([(block.index, block.n_rows) for block in moved], comm),
     )

@@ -13,6 +13,8 @@ from pvtree.comm import Communicator
 from pvtree.comm.agreement import share
 from pvtree.errors import InvalidDataError
 
+Columns = list[np.ndarray | None]  # X, y, weights and initial scores; None for what was not given
+
 
 @dataclass
 class QueryBlock:
@@ -22,6 +24,7 @@ class QueryBlock:
     X: list[np.ndarray]  # the rows, piece after piece
     y: list[np.ndarray]
     weight: list[np.ndarray]  # no pieces where there are no weights
+    score: list[np.ndarray]  # (n_rows, n_outputs): initial scores, likewise
     ids: list[Any]
     sizes: list[int]
 
@@ -69,15 +72,12 @@ def _moves(blocks: list[QueryBlock], comm: Communicator) -> list[tuple[Ends, End
     return moves
 
 
-def _cut_head(block: QueryBlock) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+def _cut_head(block: QueryBlock) -> Columns:
     """Take the rows of the first query out of the block."""
     n_rows = block.sizes.pop(0)
     block.ids.pop(0)
-    return (
-        np.ascontiguousarray(_cut_rows(block.X, n_rows)),
-        _cut_rows(block.y, n_rows),
-        _cut_rows(block.weight, n_rows) if block.weight else None,
-    )
+    pieces = (block.X, block.y, block.weight, block.score)
+    return [np.ascontiguousarray(_cut_rows(each, n_rows)) if each else None for each in pieces]
 
 
 def _cut_rows(pieces: list[np.ndarray], n_rows: int) -> np.ndarray:
@@ -92,32 +92,33 @@ def _cut_rows(pieces: list[np.ndarray], n_rows: int) -> np.ndarray:
     return np.concatenate(cut)
 
 
-def _send(
-    head: tuple[np.ndarray, np.ndarray, np.ndarray | None] | None, source: int, target: int, comm: Communicator
-) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+def _send(head: Columns | None, source: int, target: int, comm: Communicator) -> Columns:
     """The rows at the target; nothing anywhere else."""
     form = np.empty(0, np.int64)
     if head is not None:
-        form = np.array([head[0].shape[1], head[0].dtype == np.float32, head[2] is not None], np.int64)
-    n_features, is_narrow, has_weight = comm.broadcast(form, "bins", source).tolist()
-    nobody = np.empty((0, n_features), np.float32 if is_narrow else np.float64)
-    columns = (nobody, np.empty(0), np.empty(0) if has_weight else None) if head is None else head
-    arrived = []
-    for values in columns:
+        # Of each column its width, 0 for one dimension and -1 for none; and whether it is narrow.
+        widths = [-1 if each is None else each.shape[1] if each.ndim == 2 else 0 for each in head]
+        form = np.array(
+            [(w, each is not None and each.dtype == np.float32) for w, each in zip(widths, head, strict=True)]
+        )
+    arrived: Columns = []
+    for at, (width, is_narrow) in enumerate(comm.broadcast(form.ravel(), "bins", source).reshape(-1, 2).tolist()):
+        if width < 0:
+            arrived.append(None)
+            continue
+        nothing = np.empty((0, width) if width else 0, np.float32 if is_narrow else np.float64)
+        own = None if head is None else head[at]
+        to_each = [own if own is not None and rank == target else nothing for rank in range(comm.size)]
+        arrived.append(comm.alltoall(to_each, "bins")[source])
+    return arrived
+
+
+def _append(block: QueryBlock, rows: Columns) -> None:
+    for pieces, values in zip((block.X, block.y, block.weight, block.score), rows, strict=True):
         if values is not None:
-            nothing = values[:0]
-            to_each = [values if rank == target else nothing for rank in range(comm.size)]
-            arrived.append(comm.alltoall(to_each if head is not None else [nothing] * comm.size, "bins")[source])
-    return arrived[0], arrived[1], arrived[2] if has_weight else None
-
-
-def _append(block: QueryBlock, rows: tuple[np.ndarray, np.ndarray, np.ndarray | None]) -> None:
-    X, y, weight = rows
-    block.X.append(X)
-    block.y.append(y)
-    if weight is not None:
-        block.weight.append(weight)
-    block.sizes[-1] += len(y)
+            pieces.append(values)
+    assert rows[1] is not None  # every row has a label
+    block.sizes[-1] += len(rows[1])
 
 
 def check_distinct(own: list[Any], comm: Communicator) -> None:

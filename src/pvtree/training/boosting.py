@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,8 +13,10 @@ from pvtree.find_split import make_strategy
 from pvtree.growing.sampling import counted_rows, draws_rows, is_empty, subsample_rows
 from pvtree.growing.tree_maker import GradientTreeMaker
 from pvtree.growing.tree_memory import GrownTree
+from pvtree.model.predictor import first_scores
 from pvtree.model.tree import Tree
 from pvtree.objectives.losses import make_loss
+from pvtree.objectives.quantiles import group_quantiles
 from pvtree.parameters.params import Params
 
 
@@ -31,16 +34,29 @@ class BoostingLoop:
         """``grows_with`` grows the trees, if not all workers of ``worker`` do it together."""
         self.shard, self.team = shard, worker.team
         self.worker = worker if grows_with is None else grows_with
+        self.by_rows = worker.by_rows
         self.loss = make_loss(params, shard.y, shard.weight, shard.group)
         self.n_outputs = self.loss.n_outputs
+        if params.objective in ("rank_xendcg", "cox"):
+            self.loss.numbers, self.loss.comm = shard.ids.numbers(), worker.by_rows
         if start_scores is None:
-            self.init_score = self.loss.init_scores(worker.by_rows)
-            start_scores = np.repeat(self.init_score[:, None], shard.n_rows, axis=1)
+            self.init_score = self._first_score(params)
+            start_scores = first_scores(self.init_score, shard.n_rows, shard.init_score)
         self.scores = np.ascontiguousarray(start_scores, np.float64)  # (n_outputs, n_rows)
         self.constant_hessian = self.loss.constant_hessian and shard.weight is None
         hessian = "constant" if self.constant_hessian else "real"
         strategy = make_strategy(params, self.worker.comm)
         self.maker = GradientTreeMaker(shard, hessian, params, self.worker, strategy)
+
+    def _first_score(self, params: Params) -> np.ndarray:
+        """(n_outputs,): where all scores start; rows with scores of their own start from those alone."""
+        if self.shard.init_score is not None:
+            return np.zeros(self.n_outputs)
+        if params.base_score is not None:
+            return np.full(self.n_outputs, self.loss.raw_score(params.base_score))
+        if not params.boost_from_average:
+            return np.zeros(self.n_outputs)
+        return self.loss.init_scores(self.by_rows)
 
     @property
     def params(self) -> Params:
@@ -53,6 +69,7 @@ class BoostingLoop:
         hess = np.empty_like(self.scores)
         iteration = first
         while True:
+            self.loss.iteration = iteration
             self.loss.gradients(self.scores, grad, hess, self.team)
             yield self._one(iteration, grad, hess)
             iteration += 1
@@ -73,7 +90,7 @@ class BoostingLoop:
     ) -> Iterator[tuple[GrownTree, Tree]]:
         """A tree for every output; the leaves of its rows are known until the next tree is made."""
         for output in range(self.n_outputs):
-            yield self.maker.make(
+            grown, tree = self.maker.make(
                 grad[output],
                 hess[output, :0] if self.constant_hessian else hess[output],
                 iteration * self.n_outputs + output,
@@ -81,6 +98,26 @@ class BoostingLoop:
                 shrinkage=self.params.learning_rate,
                 passengers=passengers,
             )
+            if self.loss.renewal_level is not None:
+                tree = self._renewed(grown, tree, self.loss.y - self.scores[output], passengers)
+            yield grown, tree
+
+    def _renewed(self, grown: GrownTree, tree: Tree, residual: np.ndarray, passengers: np.ndarray) -> Tree:
+        """The tree with the quantile of the residuals in each leaf, over the rows of all workers that grew it."""
+        assert self.loss.renewal_level is not None  # else a leaf's value is -G / H
+        rows, leaf = self.maker.rows_of_leaves(grown)
+        if len(passengers):
+            counts = ~np.isin(rows, passengers)
+            rows, leaf = rows[counts], leaf[counts]
+        weight = self.loss.quantile_weight
+        quantile = group_quantiles(
+            residual[rows], leaf, tree.n_nodes, self.loss.renewal_level, None if weight is None else weight[rows],
+            self.worker.by_rows,
+        )  # fmt: skip
+        if self.params.max_delta_step > 0.0:
+            quantile = np.clip(quantile, -self.params.max_delta_step, self.params.max_delta_step)
+        value = np.where(tree.feature < 0, self.params.learning_rate * quantile, tree.value[:, 0])
+        return replace(tree, value=value[:, None])
 
     def _sample(self, iteration: int) -> tuple[np.ndarray | None, np.ndarray]:
         """The rows that grow this iteration's trees (None for all), and the others, which only get scores."""

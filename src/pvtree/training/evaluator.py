@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pvtree.model.model import Model
-from pvtree.model.predictor import Predictor, Rows
+from pvtree.model.predictor import Predictor, Rows, first_scores
 from pvtree.model.tree import Tree
 from pvtree.objectives.metrics import Metric, evaluate_together
 from pvtree.training.callbacks import EvalResult
@@ -29,12 +29,14 @@ class EvalSet:
     y: np.ndarray
     weight: np.ndarray | None = None
     group: np.ndarray | None = None
+    init_score: np.ndarray | None = None  # (n_rows, n_outputs): added to the model's scores
 
     def without_rows(self) -> EvalSet:
         """The same set for a worker with none of its rows; empty weights and queries stay, as others have them."""
         weight = None if self.weight is None else self.weight[:0]
         group = None if self.group is None else self.group[:0]
-        return EvalSet(self.name, self.X[:0], self.y[:0], weight, group)
+        score = None if self.init_score is None else self.init_score[:0]
+        return EvalSet(self.name, self.X[:0], self.y[:0], weight, group, score)
 
 
 class Evaluator:
@@ -56,7 +58,7 @@ class Evaluator:
         if start is not None:
             init_score = start.init_score
         # Per set (n_outputs, n_rows): sums of the trees' outputs. A forest's mean is taken when it is evaluated.
-        self.scores = [np.repeat(init_score[:, None], len(each.y), axis=1) for each in self.sets]
+        self.scores = [first_scores(init_score, len(each.y), each.init_score) for each in self.sets]
         if start is not None:
             self._add(start.trees)
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from reprlib import repr  # shortens values, which may come from any file
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pvtree.parameters.params import PARTITION_LEARNERS
+from pvtree.parameters.params import PARTITION_LEARNERS, Params
 
 if TYPE_CHECKING:
     from pvtree.binning.shard import Shard
     from pvtree.comm import Communicator
     from pvtree.model.model import Model
-    from pvtree.parameters.params import Params
 
 Fingerprint = dict[str, Any]  # plain values, which JSON preserves
 
@@ -23,13 +23,18 @@ Fingerprint = dict[str, Any]  # plain values, which JSON preserves
 _FREE = {"n_threads", "verbosity", "n_workers", "n_estimators", "early_stopping_rounds", "packs_histograms", "audit"}
 _OF_LEARNER = {"top_k": "voting", "election_size": "voting", "ballot_rows": "voting", "quantized_bins": "quantized"}
 _EXACT = {"serial", "data", "attribute", "exact_voting"}  # all make the same trees
+_DEFAULTS = {field.name: field.default for field in fields(Params)}
+_ONLY_IF_SET = {
+    "boost_from_average", "base_score", "max_delta_step", "min_data_in_bin", "quantile_alpha", "huber_slope", "fair_c",
+    "poisson_max_delta_step", "tweedie_variance_power", "lambdarank_norm",
+}  # fmt: skip
 # The message about a part that differs; {} and {} are the saved value and the present one.
 PARTS = {
     "parameters": "",
     "n_rows": "it had {} rows, now there are {}",
     "n_features": "it had {} columns, now there are {}",
     "bins": "the values of X have changed",
-    "labels": "y, the weights or the queries have changed",
+    "labels": "the initial scores, y, the weights or the queries have changed",
     "init_model": "it continued another init_model",
     "evaluation": "it evaluated {}, now it is {}",
     "partition": "",
@@ -75,6 +80,11 @@ def _deciding(params: Params, n_parallel_trees: int) -> dict[str, Any]:
     values = {name: value for name, value in vars(params).items() if name not in _FREE}
     learner = values["tree_learner"]
     values = {name: value for name, value in values.items() if _OF_LEARNER.get(name, learner) == learner}
+    for name in values.keys() & _ONLY_IF_SET:  # so that checkpoints from before they existed can be resumed
+        if values[name] == _DEFAULTS[name]:
+            del values[name]
+    gains = values.pop("label_gain")
+    values |= {"label_gain": list(gains)} if gains else {}
     monotone, sets = values.pop("monotone_constraints"), values.pop("interaction_constraints")
     # Only if there are any, so that checkpoints from before there were constraints can be resumed.
     values |= {"monotone_constraints": list(monotone)} if monotone else {}
@@ -90,7 +100,7 @@ def _deciding(params: Params, n_parallel_trees: int) -> dict[str, Any]:
 
 
 def label_sum(shard: Shard) -> int:
-    """Sum modulo 2^64 over the rows of a hash of (row number, label, weight, whether a query begins there)."""
+    """Sum modulo 2^64 over the rows of a hash of (row number, label, weight, whether a query begins there, scores)."""
     begins = np.zeros(shard.n_rows, np.bool_)
     if shard.group is not None:
         begins[np.cumsum(shard.group) - shard.group] = True
@@ -102,7 +112,10 @@ def label_sum(shard: Shard) -> int:
             hashed = _mixed(np.arange(rows.start, rows.stop) + shift)
             hashed = _mixed(hashed + _bits(shard.y[rows]))
             hashed = _mixed(hashed + (np.uint64(1) if shard.weight is None else _bits(shard.weight[rows])))
-            total += int(_mixed(hashed + begins[rows].astype(np.uint64)).sum())
+            hashed = _mixed(hashed + begins[rows].astype(np.uint64))
+            for score in () if shard.init_score is None else shard.init_score[rows].T:
+                hashed = _mixed(hashed + _bits(score))
+            total += int(hashed.sum())
     return total % 2**64
 
 

@@ -16,6 +16,7 @@ from pvtree.find_split import Votes
 from pvtree.find_split.certificates import Certificate
 from pvtree.kernels.team import Team
 from pvtree.model.model import Model
+from pvtree.model.predictor import first_scores
 from pvtree.parameters.params import Params
 from pvtree.reading.sources import Source, as_source
 from pvtree.reading.training_rows import TrainingRows
@@ -133,7 +134,18 @@ def _check_init_model(init_model: Model | None, n_parallel_trees: int) -> None:
 def _start_scores(start: Model, rows: TrainingRows, comm: Communicator, team: Team) -> np.ndarray:
     """The scores that ``start`` gives to the rows that this worker trains on, (n_outputs, n_rows)."""
     held = rows if rows.before_spread is None else rows.before_spread
-    own = np.vstack([start.predict_raw(block, n_threads=team.n_threads) for block in as_source(held.X).blocks()])
+    if held.init_score is None:
+        own = np.vstack([start.predict_raw(block, n_threads=team.n_threads) for block in as_source(held.X).blocks()])
+    else:
+        # In the order in which training adds, so that a resumed training gets the same bits.
+        own = np.ascontiguousarray(first_scores(start.init_score, len(held.y), held.init_score).T)
+        at = 0
+        for block in as_source(held.X).blocks():
+            rows_here = slice(at, at + block.shape[0])
+            scores = np.ascontiguousarray(own[rows_here].T)
+            start.add_trees(block, scores, team.n_threads)
+            own[rows_here] = scores.T
+            at = rows_here.stop
     return (own if rows.before_spread is None else in_order(own, all_numbers(held, comm), comm)).T
 
 

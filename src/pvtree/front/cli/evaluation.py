@@ -10,6 +10,7 @@ from pvtree.errors import InvalidDataError, InvalidParameterError
 from pvtree.front.cli.prediction_columns import class_labels
 from pvtree.model.model import Model
 from pvtree.objectives.metrics import Metric, default_metric, evaluate_together, get_metric
+from pvtree.parameters.loss_table import losses_of
 from pvtree.reading import targets
 from pvtree.reading.files import FileRows, blocks
 from pvtree.reading.inputs import check_columns
@@ -47,6 +48,6 @@ def _label(model: Model, rows: FileRows) -> np.ndarray:
     classes = class_labels(model)
     if classes is not None:
         return targets.read_labels(rows.y, len(rows), np.asarray(classes), "label")
-    if model.objective == "lambdarank":
+    if model.objective in losses_of("relevance"):
         return targets.read_relevance(rows.y, len(rows), "label")
     return targets.read_values(rows.y, len(rows), "label")

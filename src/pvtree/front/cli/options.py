@@ -38,13 +38,32 @@ class NumberOrWord(click.ParamType):
         return value
 
 
-TYPES = {"int": click.INT, "int | None": click.INT, "float": click.FLOAT, "str": click.STRING, "bool": click.BOOL}
+class NumbersOrBalanced(click.ParamType):
+    """Numbers separated by commas, or the word 'balanced', about which the estimator decides."""
+
+    name = "numbers"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str) or value == "balanced":
+            return value
+        try:
+            return [float(number) for number in value.split(",")]
+        except ValueError:
+            self.fail(f"{value!r} is not a list of numbers; separate them by commas, such as 1,2.5.", param, ctx)
+
+
+TYPES = {
+    "int": click.INT, "int | None": click.INT, "float": click.FLOAT, "float | None": click.FLOAT, "str": click.STRING,
+    "bool": click.BOOL,
+}  # fmt: skip
 SPECIAL = {
     "max_features": NumberOrWord(),
     "top_k": NumberOrWord(),
     "ballot_rows": NumberOrWord(),
     "random_state": click.INT,
     "objective": click.STRING,
+    "class_weight": NumbersOrBalanced(),
+    "label_gain": NumbersOrBalanced(),
     "monotone_constraints": Signs(),
     "interaction_constraints": ColumnSets(),
 }
@@ -54,6 +73,8 @@ ALLOWED = {
     "monotone_constraints": "a sign for each column, such as 1,-1,0, or for some, such as age:1,3:-1",
     "interaction_constraints": "sets of names or numbers of columns, such as 0,1;2,3",
     "objective": "the name of an objective",
+    "class_weight": "balanced, or a number greater than 0 for each class in ascending order, such as 1,2.5",
+    "label_gain": "2 to 31 numbers of at least 0 that do not fall, such as 0,1,3,7",
     "random_state": "an integer of at least 0",
     "max_features": "sqrt, log2, none, an integer of at least 1, or a fraction such as 0.5",
 }

@@ -49,7 +49,7 @@ def prediction_columns(
             [f"proba_{label}" for label in classes], lambda X: probabilities(model, model.predict_raw(X, **how))
         )
     if classes is None:
-        return PredictionColumns(["prediction"], lambda X: model.predict_raw(X, **how)[:, 0])
+        return PredictionColumns(["prediction"], lambda X: _values(model, model.predict_raw(X, **how)))
     labels = np.asarray(classes)
     return PredictionColumns(
         ["prediction"], lambda X: labels[probabilities(model, model.predict_raw(X, **how)).argmax(axis=1)]
@@ -60,11 +60,19 @@ def _flat(raw: np.ndarray) -> np.ndarray:
     return raw[:, 0] if raw.shape[1] == 1 else raw
 
 
+def _values(model: Model, raw: np.ndarray) -> np.ndarray:
+    from pvtree.objectives.losses import predictions
+
+    return predictions(model.objective, raw) if raw.shape[1] == 1 else raw[:, 0]
+
+
 def class_labels(model: Model) -> Sequence[Scalar] | None:
     """The classes in the order of the probabilities, or None. LightGBM's models have only numbers for classes."""
     if model.classes is not None:
         return model.classes
-    n_classes = {"binary": 2, "multiclass": model.n_outputs}.get(model.objective)
+    n_classes = {"binary": 2, "hinge": 2, "multiclass": model.n_outputs, "multiclassova": model.n_outputs}.get(
+        model.objective
+    )
     return None if n_classes is None else tuple(range(n_classes))
 
 
@@ -74,7 +82,7 @@ def probabilities(model: Model, raw: np.ndarray) -> np.ndarray:
 
     if model.ensemble == "forest" and model.objective == "classification":
         return raw
-    return class_probabilities(raw)
+    return class_probabilities(raw, model.objective)
 
 
 def _output_names(model: Model) -> list[str]:

@@ -20,6 +20,11 @@ FIT: Docs = {
         f"{_PER_ROW} or None",
         "The weight of each row, at least 0. Rows of weight 0 are left out. None gives every row the weight 1.",
     ),
+    "init_score": (
+        "array-like of shape (n_rows,) or (n_rows, n_classes), or None",
+        "The raw score that boosting starts from in each row, instead of one constant for all. The model does not keep "
+        "it: add it to the raw scores of predict.",
+    ),
     "eval_set": (
         "list of pairs (X, y) or None",
         "Evaluation sets. Their metrics are recorded in ``evals_result_`` after every iteration.",
@@ -32,6 +37,11 @@ FIT: Docs = {
         "'valid_0', 'valid_1', ...",
     ),
     "eval_sample_weight": ("list of array-like or None", "The weights of each evaluation set's rows."),
+    "eval_class_weight": ("list or None", "``class_weight`` of each evaluation set."),
+    "eval_init_score": (
+        "list of array-like or None",
+        "``init_score`` of each evaluation set. That of the training data is used for it by default.",
+    ),
     "eval_metric": (
         "str, callable, list of these, or None",
         "The metrics to record, before those of the parameter ``eval_metric``. A function "

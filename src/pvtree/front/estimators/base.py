@@ -108,7 +108,9 @@ class Estimator(BaseEstimator, metaclass=RightNames):
             cls.__doc__ = "\n\n".join(sections) + "\n"
 
     def set_params(self, **params: Any) -> Self:
-        return super().set_params(**right_names(params, self._get_param_names(), type(self).__name__, self._anyway))
+        objective = getattr(self, "objective", None)
+        names = right_names(params, self._get_param_names(), type(self).__name__, self._anyway, objective)
+        return super().set_params(**names)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,8 @@ import numpy as np
 from pvtree.comm import Communicator
 from pvtree.comm.agreement import share
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
-from pvtree.parameters.rules import integer
+from pvtree.parameters.loss_table import losses_of
+from pvtree.parameters.rules import RULES, integer
 
 if TYPE_CHECKING:
     from pvtree.objectives.metrics import CustomMetric, Metric
@@ -29,6 +30,8 @@ class EvalArguments:
     eval_set: Any = None
     eval_names: Any = None
     eval_sample_weight: Any = None
+    eval_class_weight: Any = None
+    eval_init_score: Any = None
     eval_group: Any = None
     eval_qid: Any = None
     eval_metric: Any = None
@@ -60,16 +63,24 @@ def given_sets(evaluation: EvalArguments, train: GivenRows) -> dict[str, GivenRo
     names = _names(evaluation.eval_names, pairs, (train.X, train.y))
     more = [
         one_each(getattr(evaluation, name), len(pairs), name)
-        for name in ("eval_sample_weight", "eval_group", "eval_qid")
+        for name in ("eval_sample_weight", "eval_group", "eval_qid", "eval_init_score")
     ]
-    return {
-        name: replace(train, X=X, y=y, weight=weight, group=group, qid=qid, prefix="eval_", suffix=f" of eval_set {i}")
-        for i, (name, (X, y), weight, group, qid) in enumerate(zip(names, pairs, *more, strict=True))
-    }
+    sets = {}
+    for i, (name, (X, y), weight, group, qid, score) in enumerate(zip(names, pairs, *more, strict=True)):
+        if score is None and X is train.X and y is train.y:
+            score = train.init_score  # the training data starts from the same scores here and there
+        sets[name] = replace(
+            train, X=X, y=y, weight=weight, group=group, qid=qid, init_score=score, prefix="eval_",
+            suffix=f" of eval_set {i}",
+        )  # fmt: skip
+    return sets
 
 
-def read_eval_sets(sets: dict[str, GivenRows], columns: Columns, target: Target, comm: Communicator) -> list[EvalSet]:
-    """This worker's rows of every evaluation set."""
+def read_eval_sets(
+    sets: dict[str, GivenRows], columns: Columns, target: Target, comm: Communicator, class_weights: Any = None
+) -> list[EvalSet]:
+    """This worker's rows of every evaluation set; ``class_weights`` holds a class_weight for each."""
+    from pvtree.reading.class_weights import ClassWeights
     from pvtree.reading.sources import as_source
     from pvtree.reading.sparse_rows import SparseRows
     from pvtree.reading.training_rows import open_rows, read_rows
@@ -80,25 +91,34 @@ def read_eval_sets(sets: dict[str, GivenRows], columns: Columns, target: Target,
             "eval_set differs between workers; pass the same sets on all of them, each with the worker's own rows."
         )
     read = []
-    for name, given in sets.items():
+    for (name, given), factors in zip(
+        sets.items(), one_each(class_weights, len(sets), "eval_class_weight"), strict=True
+    ):
+        RULES["class_weight"].check("eval_class_weight", factors)
         rows = read_rows(open_rows(given, comm), columns, target, "the model", comm)
+        rows = ClassWeights(factors, name="eval_class_weight").applied(rows, target, comm)
         X = rows.X if isinstance(rows.X, SparseRows) else as_source(rows.X).matrix()
-        read.append(EvalSet(name, X, rows.y, rows.weight, rows.group))
+        read.append(EvalSet(name, X, rows.y, rows.weight, rows.group, rows.init_score))
     return read
 
 
-def read_metrics(evaluation: EvalArguments, objective: str) -> list[Metric | CustomMetric]:
-    """The metrics that were asked for, or the objective's own; a ranker's "ndcg" becomes one metric per eval_at."""
+def read_metrics(
+    evaluation: EvalArguments, objective: str, constants: Mapping[str, Any] | None = None
+) -> list[Metric | CustomMetric]:
+    """The metrics that were asked for, or the objective's own; a ranker's "ndcg" becomes one metric per eval_at.
+
+    ``constants`` are the parameters that some metrics depend on.
+    """
     from pvtree.objectives.metrics import CustomMetric, default_metric, get_metric
 
-    asked = listed_metrics(evaluation.eval_metric)
+    asked, ranks = listed_metrics(evaluation.eval_metric), objective in losses_of("relevance")
     if asked is None:
-        asked = ["ndcg" if objective == "lambdarank" else default_metric(objective)]
+        asked = ["ndcg" if ranks else default_metric(objective)]
     names = []
     for name in (each for each in asked if isinstance(each, str)):
-        is_at_ranks = objective == "lambdarank" and name.lower() == "ndcg"
-        names += [f"ndcg@{rank}" for rank in _ranks(evaluation.eval_at)] if is_at_ranks else [name]
-    named = {metric.name: metric for metric in (get_metric(name, objective) for name in names)}
+        is_at_ranks = ranks and name.lower() in ("ndcg", "map", "pre", "mean_average_precision")
+        names += [f"{name.lower()}@{rank}" for rank in _ranks(evaluation.eval_at)] if is_at_ranks else [name]
+    named = {metric.name: metric for metric in (get_metric(name, objective, constants) for name in names)}
     return [*named.values(), *(CustomMetric(function, objective) for function in asked if callable(function))]
 
 

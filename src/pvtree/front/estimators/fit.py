@@ -25,6 +25,7 @@ from pvtree.front.estimators.eval_arguments import (
 from pvtree.front.estimators.fit_options import FitOptions, shown, with_verbose_callback
 from pvtree.front.estimators.unknown_arguments import refuse_unknown
 from pvtree.growing.constraints import read_interactions, read_monotone
+from pvtree.parameters.loss_table import LOSSES, check_labels
 from pvtree.parameters.params import Params, learner_for, make_params, refuse_serial
 from pvtree.parameters.rules import positive
 from pvtree.reading import inputs
@@ -56,11 +57,14 @@ class Fitting(Estimator):
         y: Any,
         sample_weight: Any = None,
         *,
+        init_score: Any = None,
         eval_set: Any = None,
         eval_X: Any = None,
         eval_y: Any = None,
         eval_names: Any = None,
         eval_sample_weight: Any = None,
+        eval_class_weight: Any = None,
+        eval_init_score: Any = None,
         eval_metric: Any = None,
         early_stopping_rounds: int | None = None,
         callbacks: Any = None,
@@ -82,6 +86,8 @@ class Fitting(Estimator):
                 eval_set=paired(eval_set, eval_X, eval_y),
                 eval_names=eval_names,
                 eval_sample_weight=eval_sample_weight,
+                eval_class_weight=eval_class_weight,
+                eval_init_score=eval_init_score,
                 eval_metric=eval_metric,
             ),
             callbacks=with_verbose_callback(callbacks, verbose),
@@ -95,14 +101,13 @@ class Fitting(Estimator):
             categorical_feature=categorical_feature,
             early_stopping_rounds=early_stopping_rounds,
         )
-        return self._fit(X, y, sample_weight, options)
-
-    def _fit(self, X: Any, y: Any, sample_weight: Any, options: FitOptions, group: Any = None, qid: Any = None) -> Self:
         from pvtree.reading.training_rows import GivenRows
 
-        given = GivenRows(X, y, sample_weight, group, qid)
+        return self._fit(GivenRows(X, y, sample_weight, init_score=init_score), options)
+
+    def _fit(self, given: GivenRows, options: FitOptions) -> Self:
         positive("").check("timeout", options.timeout)
-        if is_collection(X):
+        if is_collection(given.X):
             from pvtree.front.estimators.on_dask import fit_on_dask
 
             checked = self._checked(options)
@@ -113,6 +118,7 @@ class Fitting(Estimator):
             def check() -> tuple[dict[str, GivenRows], FitOptions]:
                 sets = given_sets(options.evaluation, given)
                 _check_in_memory(options.client, given, *sets.values())
+                self._check_scores(given, *sets.values())
                 return sets, self._checked(options)
 
             sets, checked = all_or_none(check, comm)
@@ -121,6 +127,10 @@ class Fitting(Estimator):
             result = self._train(given, sets, checked, comm)
         self._keep(result, checked.callbacks)
         return self
+
+    def _check_scores(self, *sets: GivenRows) -> None:
+        if self._ensemble == "forest" and any(given.init_score is not None for given in sets):
+            raise InvalidParameterError("A forest's trees do not add up, so none starts from init_score; leave it out.")
 
     def _check_same_everywhere(self, options: FitOptions, comm: Communicator) -> None:
         """Every MPI rank runs its own script; Dask workers need no check, as one client sends the settings to all."""
@@ -136,6 +146,8 @@ class Fitting(Estimator):
         values, options = self._checked_parameters(), options.checked()
         if options.early_stopping_rounds is not None and "early_stopping_rounds" not in values:
             raise InvalidParameterError("Forests do not support early stopping; leave early_stopping_rounds out.")
+        if options.evaluation.eval_class_weight is not None and self._target_kind != "class":
+            raise InvalidParameterError("eval_class_weight is for classes; leave it out, or pass eval_sample_weight.")
         asked = joined_metrics(options.evaluation.eval_metric, self._own_metrics())
         return replace(options, evaluation=replace(options.evaluation, eval_metric=asked))
 
@@ -153,7 +165,8 @@ class Fitting(Estimator):
         if start is not None:
             objective = "custom" if callable(params.objective) else params.objective
             _check_continues(start, self._ensemble, objective, target.n_classes)
-        eval_sets = read_eval_sets(sets, columns, target, comm)
+        eval_sets = read_eval_sets(sets, columns, target, comm, options.evaluation.eval_class_weight)
+        all_or_none(lambda: self._check_loss(params, [rows.y, *(each.y for each in eval_sets)]), comm)
         metrics = self._metrics(options, params, eval_sets, target.n_classes)
         categories = dict(columns.categories)
         result = train_rows(
@@ -175,6 +188,24 @@ class Fitting(Estimator):
             comm,
         )
         return replace(result, columns=columns, classes=target.classes)
+
+    def _check_loss(self, params: Params, labels: list[np.ndarray]) -> None:
+        """Raise unless the labels of all sets suit the loss, and the loss suits the constraints."""
+        if not isinstance(params.objective, str) or params.objective not in LOSSES:
+            return
+        for number, y in enumerate(labels):
+            name = "y" if number == 0 else f"y of eval_set {number - 1}"
+            check_labels(params.objective, y, name)
+            if params.label_gain and y.max(initial=0.0) >= len(params.label_gain):
+                raise InvalidDataError(
+                    f"label_gain has {len(params.label_gain)} gains, but {name} has the label {y.max():g}; give a gain "
+                    "for every label."
+                )
+        if LOSSES[params.objective].renewal is not None and params.monotone_constraints:
+            raise InvalidParameterError(
+                f"monotone_constraints do not suit objective={params.objective!r}, whose leaves return quantiles; "
+                "leave monotone_constraints out, or use 'huber'."
+            )
 
     def _values(self, options: FitOptions, n_workers: int) -> dict[str, Any]:
         """The parameters, with those that fit overrides, and the tree_learner for this many workers."""
@@ -208,7 +239,7 @@ class Fitting(Estimator):
     ) -> list[Metric | CustomMetric]:
         metrics = []
         if eval_sets or options.evaluation.eval_metric:  # an unknown name is an error even with nothing to evaluate
-            metrics = read_metrics(options.evaluation, self._metric_objective or self._task(n_classes))
+            metrics = read_metrics(options.evaluation, self._metric_objective or self._task(n_classes), vars(params))
         if params.early_stopping_rounds and all(each.name in TRAINING_NAMES for each in eval_sets):
             raise InvalidDataError(
                 "early_stopping_rounds needs data that is not trained on; pass eval_set=[(X, y)] to fit."
@@ -289,7 +320,7 @@ def _check_in_memory(client: Any, *sets: GivenRows) -> None:
             "client is for Dask collections, but X is in memory; leave client out, or pass a Dask array or DataFrame."
         )
     for given in sets:
-        for name in ("X", "y", "weight", "group", "qid"):
+        for name in ("X", "y", "weight", "group", "qid", "init_score"):
             if is_collection(getattr(given, name)):
                 argument = f"{given.prefix}{'sample_weight' if name == 'weight' else name}{given.suffix}"
                 raise InvalidTypeError(

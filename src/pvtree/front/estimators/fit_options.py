@@ -62,6 +62,7 @@ class FitOptions:
             "categorical_feature of fit": shown(self.categorical_feature),
             "early_stopping_rounds of fit": shown(self.early_stopping_rounds),
             "eval_metric": shown(self.evaluation.eval_metric),
+            "eval_class_weight": shown(self.evaluation.eval_class_weight),
             "checkpoint": "given" if self.checkpoint is not None else "not given",
             "checkpoint_freq": str(self.checkpoint_freq),
             "init_model": "given" if self.init_model is not None else "not given",

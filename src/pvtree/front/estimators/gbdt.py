@@ -19,6 +19,7 @@ from pvtree.front.estimators.fit_options import FitOptions, with_verbose_callbac
 from pvtree.front.estimators.tasks import Classifier, Regressor, Values
 from pvtree.front.estimators.unknown_arguments import refuse_unknown
 from pvtree.parameters.aliases import objective_named
+from pvtree.parameters.loss_table import losses_of
 from pvtree.parameters.rules import RULES, objective
 from pvtree.reading import inputs
 
@@ -47,7 +48,19 @@ class _GBDT(Fitting):
         colsample_bytree: float = 1.0,
         colsample_bynode: float = 1.0,
         max_bin: int = 255,
+        min_data_in_bin: int = 1,
+        max_delta_step: float = 0.0,
         objective: Any = None,
+        quantile_alpha: float = 0.9,
+        huber_slope: float = 0.9,
+        fair_c: float = 1.0,
+        poisson_max_delta_step: float = 0.7,
+        tweedie_variance_power: float = 1.5,
+        boost_from_average: bool = True,
+        base_score: float | None = None,
+        class_weight: Any = None,
+        scale_pos_weight: float = 1.0,
+        is_unbalance: bool = False,
         eval_metric: Any = None,
         categorical_feature: Any = "auto",
         monotone_constraints: Any = None,
@@ -73,7 +86,15 @@ class _GBDT(Fitting):
             sentences.append(
                 "subsample does nothing while subsample_freq is 0; set subsample_freq=1 to draw in every iteration."
             )
+        unused = {"class_weight": None, "scale_pos_weight": 1, "is_unbalance": False} if self._has_values else {}
+        for name, default in unused.items():
+            if values.get(name, default) != default:
+                sentences.append(f"{name} does nothing without classes; pass sample_weight to fit instead.")
         return sentences
+
+    @property
+    def _has_values(self) -> bool:
+        return self._target_kind != "class"
 
     @property
     def booster_(self) -> Booster:
@@ -91,12 +112,13 @@ class _GBDT(Fitting):
 
 @public
 class GBDTRegressor(_GBDT, Regressor):
-    """Gradient boosting of a numeric target, by squared error or an objective of your own."""
+    """Gradient boosting of a numeric target, by squared error, another loss or an objective of your own."""
 
-    _rules = RULES | {"objective": objective("regression")}
+    _rules = RULES | {"objective": objective(*losses_of("value"))}
 
     def _task(self, n_classes: int) -> str:
-        return "regression"
+        named = objective_named(self.objective, losses_of("value")) if isinstance(self.objective, str) else None
+        return named or "regression"
 
 
 @public
@@ -106,13 +128,17 @@ class GBDTClassifier(_GBDT, Classifier):
     Scores of your own objective are read as log-odds (two classes) or as inputs of a softmax (more).
     """
 
-    _rules = RULES | {"objective": objective("binary", "multiclass")}
+    _rules = RULES | {"objective": objective(*losses_of("class"))}
 
     def _task(self, n_classes: int) -> str:
-        if self.objective == "binary" and n_classes > 2:
-            raise InvalidDataError(f"objective='binary' needs two classes, but y has {n_classes}; use 'multiclass'.")
         # Other libraries accept their names for two classes with more classes too.
-        named = objective_named(self.objective, ("binary", "multiclass")) if isinstance(self.objective, str) else None
+        named = objective_named(self.objective, losses_of("class")) if isinstance(self.objective, str) else None
+        if n_classes > 2 and (self.objective == "binary" or named == "hinge"):
+            raise InvalidDataError(
+                f"objective={self.objective!r} needs two classes, but y has {n_classes}; use 'multiclass'."
+            )
+        if named in ("hinge", "multiclassova"):
+            return named
         return "binary" if n_classes == 2 and named != "multiclass" else "multiclass"
 
     @documented(PREDICT, "ndarray of shape (n_rows,) for two classes, else (n_rows, n_classes)")
@@ -126,14 +152,14 @@ class GBDTClassifier(_GBDT, Classifier):
     def _probabilities(self, raw: np.ndarray) -> np.ndarray:
         from pvtree.objectives.losses import class_probabilities
 
-        return class_probabilities(raw)
+        return class_probabilities(raw, self.model_.objective)
 
 
 @public
 class GBDTRanker(_GBDT, Values):
-    """Gradient boosting of rankings, by LambdaMART with truncated NDCG or an objective of your own."""
+    """Gradient boosting of rankings, by LambdaMART with truncated NDCG, another loss or an objective of your own."""
 
-    _rules = RULES | {"objective": objective("lambdarank")}
+    _rules = RULES | {"objective": objective(*losses_of("relevance"))}
     _target_kind = "relevance"
     _drops_weightless = False  # a document of weight 0 still takes a rank
 
@@ -154,9 +180,15 @@ class GBDTRanker(_GBDT, Values):
         colsample_bytree: float = 1.0,
         colsample_bynode: float = 1.0,
         max_bin: int = 255,
+        min_data_in_bin: int = 1,
+        max_delta_step: float = 0.0,
         objective: Any = None,
+        boost_from_average: bool = True,
+        base_score: float | None = None,
         eval_metric: Any = None,
         lambdarank_truncation_level: int = 30,
+        lambdarank_norm: bool = True,
+        label_gain: Any = None,
         categorical_feature: Any = "auto",
         monotone_constraints: Any = None,
         interaction_constraints: Any = None,
@@ -176,7 +208,8 @@ class GBDTRanker(_GBDT, Values):
         store(self, locals())
 
     def _task(self, n_classes: int) -> str:
-        return "lambdarank"
+        named = objective_named(self.objective, losses_of("relevance")) if isinstance(self.objective, str) else None
+        return named or "lambdarank"
 
     def _with_queries(self, given: GivenRows, comm: Communicator) -> GivenRows:
         if given.group is not None or given.qid is not None:
@@ -195,11 +228,14 @@ class GBDTRanker(_GBDT, Values):
         *,
         group: Any = None,
         qid: Any = None,
+        init_score: Any = None,
         eval_set: Any = None,
         eval_X: Any = None,
         eval_y: Any = None,
         eval_names: Any = None,
         eval_sample_weight: Any = None,
+        eval_class_weight: Any = None,
+        eval_init_score: Any = None,
         eval_group: Any = None,
         eval_qid: Any = None,
         eval_metric: Any = None,
@@ -227,6 +263,8 @@ class GBDTRanker(_GBDT, Values):
                 eval_set=eval_set,
                 eval_names=eval_names,
                 eval_sample_weight=eval_sample_weight,
+                eval_class_weight=eval_class_weight,
+                eval_init_score=eval_init_score,
                 eval_group=eval_group,
                 eval_qid=eval_qid,
                 eval_metric=eval_metric,
@@ -243,4 +281,6 @@ class GBDTRanker(_GBDT, Values):
             categorical_feature=categorical_feature,
             early_stopping_rounds=early_stopping_rounds,
         )
-        return self._fit(X, y, sample_weight, options, group, qid)
+        from pvtree.reading.training_rows import GivenRows
+
+        return self._fit(GivenRows(X, y, sample_weight, group, qid, init_score), options)

@@ -100,6 +100,7 @@ def columns_of(given: GivenRows) -> dict[str, Any]:
     if given.X is None:
         raise InvalidDataError(f"X{given.suffix} is None; pass rows and columns.")
     columns = {"X": given.X, "y": given.y, "sample_weight": given.weight, "qid": given.qid, NOT_BY_ROW: given.group}
+    columns |= {"init_score": given.init_score}
     columns = {name: column for name, column in columns.items() if column is not None}
     if given.prefix and not any(map(is_collection, columns.values())):
         return columns  # an evaluation set in memory
@@ -157,12 +158,17 @@ def packed(
         estimator=unfitted,
         options=replace(
             options,
-            evaluation=EvalArguments(eval_metric=asked.eval_metric, eval_at=asked.eval_at),
+            evaluation=EvalArguments(
+                eval_metric=asked.eval_metric, eval_at=asked.eval_at, eval_class_weight=asked.eval_class_weight
+            ),
             client=None,
             # Workers may run in another folder.
             checkpoint=None if options.checkpoint is None else os.path.abspath(os.fsdecode(options.checkpoint)),
         ),
-        sets={name: replace(given, X=None, y=None, weight=None, group=None, qid=None) for name, given in sets.items()},
+        sets={
+            name: replace(given, X=None, y=None, weight=None, group=None, qid=None, init_score=None)
+            for name, given in sets.items()
+        },
         columns=[list(columns) for columns in by_column],
     )
     try:
@@ -226,6 +232,7 @@ def put_together(form: GivenRows, parts: Sequence[Part]) -> GivenRows:
         weight=joined(parts, "sample_weight"),
         qid=joined(parts, "qid"),
         group=joined(parts, NOT_BY_ROW),
+        init_score=joined(parts, "init_score"),
         blocks=[(index, n_rows(columns["X"])) for index, columns in parts],
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
@@ -12,6 +12,12 @@ from pvtree.front.estimators.argument_docs import PREDICT, SCORE, documented
 from pvtree.front.estimators.base import lazy_on_dask
 from pvtree.front.estimators.fit import Fitting
 from pvtree.reading.dask_data import is_collection
+
+if TYPE_CHECKING:
+    from pvtree.comm import Communicator
+    from pvtree.model.model import Model
+    from pvtree.reading.tables import Columns
+    from pvtree.reading.training_rows import GivenRows, Target, TrainingRows
 
 
 class Values(Fitting):
@@ -33,11 +39,16 @@ class Values(Fitting):
     ) -> np.ndarray:
         """Predicted values, or leaves or SHAP values."""
         kind = {"raw_score": raw_score, "pred_leaf": pred_leaf, "pred_contrib": pred_contrib}
-        return self._of_kind(X, _only_output, num_iteration, start_iteration, **kind)
+        return self._of_kind(X, self._values_of, num_iteration, start_iteration, **kind)
 
     def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
         """Predicted values after each iteration."""
-        return map(_only_output, self._staged_raw(X))
+        return map(self._values_of, self._staged_raw(X))
+
+    def _values_of(self, raw: np.ndarray) -> np.ndarray:
+        from pvtree.objectives.losses import predictions
+
+        return predictions(self.model_.objective, raw)
 
 
 class Regressor(RegressorMixin, Values):
@@ -58,6 +69,15 @@ class Classifier(ClassifierMixin, Fitting):
     """Predicts classes and their probabilities; adds score, the accuracy."""
 
     _target_kind = "class"
+
+    def _read_training(
+        self, given: GivenRows, values: dict[str, Any], start: Model | None, names: Any, comm: Communicator
+    ) -> tuple[TrainingRows, Columns, Target]:
+        from pvtree.reading.class_weights import ClassWeights
+
+        rows, columns, target = super()._read_training(given, values, start, names, comm)
+        asked = {name: values[name] for name in ("class_weight", "scale_pos_weight", "is_unbalance") if name in values}
+        return ClassWeights(**asked).applied(rows, target, comm), columns, target
 
     def _probabilities(self, raw: np.ndarray) -> np.ndarray:
         """(n_rows, n_classes) from raw scores (n_rows, n_outputs)."""
@@ -116,10 +136,6 @@ class Classifier(ClassifierMixin, Fitting):
 
     def _classes_of(self, raw: np.ndarray) -> np.ndarray:
         return self.classes_[self._probabilities(raw).argmax(axis=1)]
-
-
-def _only_output(raw: np.ndarray) -> np.ndarray:
-    return raw[:, 0]
 
 
 def _computed(*columns: Any) -> tuple[Any, ...]:

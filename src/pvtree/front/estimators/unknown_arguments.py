@@ -11,13 +11,10 @@ from pvtree.parameters.aliases import synonym
 from pvtree.parameters.suggestions import closest
 
 _INSTEAD = {
-    **dict.fromkeys(
-        ("init_score", "eval_init_score", "base_margin"),
-        "training can only continue from a model's own scores: pass that model as init_model.",
-    ),
+    "base_margin": "pass init_score instead.",
+    "base_margin_eval_set": "pass eval_init_score instead.",
     **dict.fromkeys(("group", "qid", "eval_group", "eval_qid"), "queries are for rankings: use GBDTRanker."),
     "eval_at": "ranks are for rankings: use GBDTRanker.",
-    "eval_class_weight": "pass eval_sample_weight instead.",
 }
 
 

@@ -126,7 +126,7 @@ class Booster:
 
         def finish(raw: np.ndarray) -> np.ndarray:
             predicted = predictions(model.objective, raw)
-            return predicted[:, 1] if model.objective == "binary" else predicted
+            return predicted[:, 1] if model.objective in ("binary", "hinge") else predicted
 
         return predict_kind(model, X, {**iterations, "n_threads": n_threads(num_threads)}, finish, **kind)
 

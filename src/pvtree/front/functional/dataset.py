@@ -9,7 +9,7 @@ import numpy as np
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError, public
 from pvtree.reading.dask_data import is_collection
 from pvtree.reading.tables import Table, is_sparse
-from pvtree.reading.targets import read_queries
+from pvtree.reading.targets import read_init_score, read_queries
 
 
 @public
@@ -31,7 +31,9 @@ class Dataset:
         The weight of each row.
     group : array-like or None, default=None
         The number of rows of each query, for ranking.
-    init_score, position : None
+    init_score : array-like or None, default=None
+        The raw score that boosting starts from in each row; with several classes a column for each.
+    position : None
         Not supported.
     feature_name : list of str or "auto", default="auto"
         Names of the columns.
@@ -61,9 +63,9 @@ class Dataset:
         *,
         qid: Any = None,
     ) -> None:
-        for name, value in (("init_score", init_score), ("position", position)):
-            if value is not None:
-                raise InvalidParameterError(f"{name} is not supported; leave it out.")
+        if position is not None:
+            raise InvalidParameterError("position is not supported; leave it out.")
+        self.init_score = init_score
         self.data, self.label, self.weight, self.group, self.qid = data, label, weight, group, qid
         self.reference, self.params = reference, dict(params or {})
         self.feature_name, self.categorical_feature = feature_name, categorical_feature
@@ -72,9 +74,11 @@ class Dataset:
         """Return the Dataset itself: there is nothing to prepare."""
         return self
 
-    def create_valid(self, data: Any, label: Any = None, weight: Any = None, group: Any = None) -> Dataset:
+    def create_valid(
+        self, data: Any, label: Any = None, weight: Any = None, group: Any = None, init_score: Any = None
+    ) -> Dataset:
         """Make a Dataset of rows to evaluate on."""
-        return Dataset(data, label, self, weight, group)
+        return Dataset(data, label, self, weight, group, init_score)
 
     def subset(self, used_indices: Any, params: dict[str, Any] | None = None) -> Dataset:
         """Make a Dataset of these rows, given by number or as a mask, in the order of the data.
@@ -87,6 +91,7 @@ class Dataset:
             _rows(self.label, rows),
             self.reference,
             _rows(self.weight, rows),
+            init_score=_rows(self._scores_by_row(), rows),
             feature_name=self.feature_name,
             categorical_feature=self.categorical_feature,
             params=params or self.params,
@@ -99,6 +104,10 @@ class Dataset:
             return self.qid
         queries = read_queries(self.group, None, self.num_data())
         return None if queries is None else np.repeat(np.arange(len(queries.sizes)), queries.sizes)
+
+    def _scores_by_row(self) -> Any:
+        is_flat = self.init_score is not None and not is_collection(self.init_score)
+        return read_init_score(self.init_score, self.num_data()) if is_flat else self.init_score
 
     def num_data(self) -> int:
         return int(np.shape(self.data)[0])
@@ -118,6 +127,9 @@ class Dataset:
     def get_group(self) -> Any:
         return self.group
 
+    def get_init_score(self) -> Any:
+        return self.init_score
+
     def set_label(self, label: Any) -> Self:
         self.label = label
         return self
@@ -128,6 +140,10 @@ class Dataset:
 
     def set_group(self, group: Any) -> Self:
         self.group = group
+        return self
+
+    def set_init_score(self, init_score: Any) -> Self:
+        self.init_score = init_score
         return self
 
 

@@ -14,9 +14,9 @@ from pvtree.front.estimators.eval_arguments import listed_metrics
 from pvtree.front.functional.booster import Booster
 from pvtree.front.functional.dataset import Dataset
 from pvtree.parameters.aliases import SYNONYMS, objective_named, right_names
+from pvtree.parameters.loss_table import LOSSES, losses_of
 from pvtree.reading.dask_data import is_collection
 
-TASKS = ("regression", "binary", "multiclass", "lambdarank")
 _EVAL_AT = ("eval_at", "ndcg_eval_at", "ndcg_at", "map_eval_at", "map_at")
 
 
@@ -30,9 +30,9 @@ class Family:
     own_objective: Callable[..., Any]
 
     def of(self, task: str, n_classes: int) -> Callable[..., Any]:
-        if task == "lambdarank":
+        if task in losses_of("relevance"):
             return self.ranker
-        if task in ("binary", "multiclass") or n_classes > 2:
+        if task in losses_of("class") or n_classes > 2:
             return self.classifier
         return self.own_objective if task == "custom" else self.regressor
 
@@ -64,13 +64,13 @@ def read_params(params: Mapping[str, Any], family: Family, **more: Any) -> Parse
     n_classes = int(_take(left, ("num_class", "num_classes"), 0) or 0)
     metrics = _take(left, ("eval_metric", *SYNONYMS["eval_metric"].split()), None)
     eval_at = _take(left, _EVAL_AT, (1, 2, 3, 4, 5))
-    task = "custom" if callable(objective) else objective_named(objective or "regression", TASKS)
+    task = "custom" if callable(objective) else objective_named(objective or "regression", LOSSES)
     if task is None:
         raise InvalidParameterError(
-            f"objective={objective!r} is unknown; use one of {', '.join(TASKS)}, or pass a function."
+            f"objective={objective!r} is unknown; use one of {', '.join(LOSSES)}, or pass a function."
         )
     kind = family.of(task, n_classes)
-    values = right_names(left, kind._get_param_names(), "train", kind._anyway)  # type: ignore[attr-defined]
+    values = right_names(left, kind._get_param_names(), "train", kind._anyway, objective)  # type: ignore[attr-defined]
     given = {name: value for name, value in more.items() if value is not None and name not in values}
     chosen = of_functions(objective) if callable(objective) else objective
     return ParsedParams(task, n_classes, kind(**values, **given, objective=chosen), listed_metrics(metrics), eval_at)
@@ -148,11 +148,14 @@ def run(
         _check_labels(parsed, train_set)
     names = [valid_names] if isinstance(valid_names, str) else valid_names
     given: dict[str, Any] = {"sample_weight": train_set.weight, **fit_arguments}
+    if train_set.init_score is not None:
+        given["init_score"] = train_set.init_score
     if not isinstance(train_set.feature_name, str):
         given["feature_name"] = train_set.feature_name
     if not isinstance(train_set.categorical_feature, str):
         given["categorical_feature"] = train_set.categorical_feature
-    if parsed.task == "lambdarank":
+    ranks = parsed.task in losses_of("relevance")
+    if ranks:
         given |= {"group": train_set.group, "qid": train_set.qid, "eval_at": parsed.eval_at}
     if sets or parsed.metrics:
         given["eval_metric"] = _metrics(parsed, feval)
@@ -160,7 +163,8 @@ def run(
         given["eval_set"] = [(each.data, each.label) for each in sets]
         given["eval_names"] = names or _names(sets, train_set)
         given["eval_sample_weight"] = _or_none([each.weight for each in sets])
-        if parsed.task == "lambdarank":
+        given["eval_init_score"] = _or_none([each.init_score for each in sets])
+        if ranks:
             given["eval_qid"] = [each.query_ids() for each in sets]
     return parsed.estimator.fit(train_set.data, train_set.label, **given)
 
@@ -193,12 +197,10 @@ def _take(params: dict[str, Any], names: Sequence[str], default: Any) -> Any:
 
 
 def _metrics(parsed: ParsedParams, feval: Any) -> list[Any] | None:
-    from pvtree.objectives.metrics import DEFAULTS
-
     own = [] if feval is None else [of_feval(each) for each in (feval if isinstance(feval, list | tuple) else [feval])]
     named = parsed.metrics
     if named is None:
-        named = [] if parsed.task == "custom" else ["ndcg" if parsed.task == "lambdarank" else DEFAULTS[parsed.task]]
+        named = [] if parsed.task == "custom" else [LOSSES[parsed.task].metric]
     if not named and not own:
         raise InvalidParameterError("There is no metric for the evaluation sets; set metric in params, or pass feval.")
     return [*named, *own]
@@ -223,11 +225,11 @@ def _check_labels(parsed: ParsedParams, train_set: Dataset) -> None:
     """Raise unless the classes are numbers from 0: a Booster cannot return other labels."""
     if not isinstance(train_set, Dataset):
         raise InvalidTypeError(f"train_set must be a Dataset, got {type(train_set).__name__}.")
-    if parsed.task not in ("binary", "multiclass") or train_set.label is None or is_collection(train_set.label):
+    if parsed.task not in losses_of("class") or train_set.label is None or is_collection(train_set.label):
         return
-    n_classes = 2 if parsed.task == "binary" else parsed.n_classes
-    if parsed.task == "multiclass" and n_classes < 2:
-        raise InvalidParameterError("objective='multiclass' needs the number of classes; set num_class in params.")
+    n_classes = 2 if LOSSES[parsed.task].n_outputs == 1 else parsed.n_classes
+    if n_classes < 2:
+        raise InvalidParameterError(f"objective={parsed.task!r} needs the number of classes; set num_class in params.")
     found = np.unique(np.asarray(train_set.label))
     if not np.array_equal(found, np.arange(n_classes)):
         raise InvalidDataError(

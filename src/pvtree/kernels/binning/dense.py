@@ -133,6 +133,28 @@ def choose_thresholds(values, max_bins, thresholds):
 
 
 @njit
+def merge_small_bins(values, n_thresholds, min_rows, thresholds):
+    """Drop thresholds from the left until every bin has ``min_rows`` of the sorted values; returns their number."""
+    n_kept, start = 0, 0
+    for t in range(n_thresholds):
+        stop = np.searchsorted(values, thresholds[t], side="right")
+        if stop - start >= min_rows and len(values) - stop >= min_rows:
+            thresholds[n_kept] = thresholds[t]
+            n_kept += 1
+            start = stop
+    thresholds[n_kept:n_thresholds] = np.inf
+    return n_kept
+
+
+@njit
+def choose_filled_bins(values, max_bins, min_rows, thresholds):
+    """``choose_thresholds`` for bins of at least ``min_rows`` values, as far as there are so many."""
+    few = has_few_values(values, max_bins)
+    most = max_bins if few else max(1, min(max_bins, len(values) // min_rows))
+    return merge_small_bins(values, choose_thresholds(values, most, thresholds), min_rows, thresholds)
+
+
+@njit
 def cell_of(value, low, scale):
     """The cell of an even grid that a value falls into. It never decreases as the value rises; NaN is in the first."""
     place = (value - low) * scale

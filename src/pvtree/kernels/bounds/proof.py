@@ -127,7 +127,7 @@ def read_rounded(
         for i in range(n):
             bound = bound_of_intervals(
                 low_x[i], high_x[i], low_h[i], high_h[i], n_bins[i], g_total, h_total, slope, penalty, alpha,
-                least_hess, is_entropy,
+                least_hess, tree.max_output, is_entropy,
             )  # fmt: skip
             at_feature = features[i] // n_workers
             upper[row, at_feature] = min(upper[row, at_feature], bound)

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from pvtree.kernels.elementary import log
+from pvtree.kernels.growing.constraints import limited_score
 from pvtree.kernels.jit import njit
 
 # The score f(GL, HL) + f(GR, HR) is convex in (GL, HL), so no point of a parallelogram scores more than its corners.
@@ -77,7 +78,7 @@ def _entropy_of_box(x0, x1, h0, h1, c1_total, n_total, slope):
 
 
 @njit
-def _over_own_score(best, g_total, h_total, penalty, alpha, is_entropy):
+def _over_own_score(best, g_total, h_total, penalty, alpha, max_output, is_entropy):
     """``best`` less the node's own score, as split.py computes it."""
     if best == -math.inf:
         return best
@@ -85,19 +86,18 @@ def _over_own_score(best, g_total, h_total, penalty, alpha, is_entropy):
         own = _x_log_x(g_total) + _x_log_x(h_total - g_total) - _x_log_x(h_total)
         # x log x is steepest near 0, where the rounding error of a count, e.g. N 2^-50, changes it by 35 times as much.
         return best - own + 2.0**-44 * h_total * (log(h_total + 2.0) + 40.0)
-    g = max(abs(g_total) - alpha, 0.0)
-    own = g * g / (h_total + penalty) if g > 0.0 else 0.0
+    own = limited_score(g_total, h_total + penalty, alpha, max_output) if abs(g_total) > alpha else 0.0
     return best * (1.0 + _WIDER) - own * (1.0 - _WIDER) if own < math.inf else math.inf
 
 
 @njit
 def bound_of_intervals(
-    low_x, high_x, low_h, high_h, n_bins, g_total, h_total, slope, penalty, alpha, least_hess, is_entropy
+    low_x, high_x, low_h, high_h, n_bins, g_total, h_total, slope, penalty, alpha, least_hess, max_output, is_entropy
 ):
     """At least the gain (in steps, over the node's own score) of every split of a feature, -inf if there is none.
 
     Intervals are by position: 0 for missing values, p for bins 1 to p. ``penalty``, ``alpha`` and ``least_hess``, the
-    least hessian that a side may have, are in steps.
+    least hessian that a side may have, are in steps, as is the largest output of a node, ``max_output``.
     """
     g_total, h_total = np.float64(g_total), np.float64(h_total)
     most_hess = (h_total - least_hess) * (1.0 + _SMALL)
@@ -120,4 +120,4 @@ def bound_of_intervals(
             best = max(best, _gradient_score(x0, h1, g_total, h_total, slope, penalty, alpha))
             best = max(best, _gradient_score(x1, h0, g_total, h_total, slope, penalty, alpha))
             best = max(best, _gradient_score(x1, h1, g_total, h_total, slope, penalty, alpha))
-    return _over_own_score(best, g_total, h_total, penalty, alpha, is_entropy)
+    return _over_own_score(best, g_total, h_total, penalty, alpha, max_output, is_entropy)

@@ -162,7 +162,9 @@ def largest_gains(n_workers, rank, asked, row_node, aims, sums, trees, upper):
             penalty = tree.reg_lambda + (tree.cat_l2 if is_categorical[feature] else 0.0)
             at_aim = 2.0 * aim * g - aim * aim * (h + 2.0 * penalty / tree.hess_scale)
             at_aim -= 4.0 * tree.reg_alpha / tree.grad_scale * abs(aim)
-            upper[row, i] = bound + (at_aim - own_score) + 64 * _ULP * (own_score + bound)
+            # Without a limit of outputs, both terms of the difference are about as large.
+            largest = own_score if tree.max_output == math.inf else own_score + abs(at_aim)
+            upper[row, i] = bound + (at_aim - own_score) + 64 * _ULP * (largest + bound)
 
 
 @njit

@@ -52,6 +52,19 @@ def constrained_score(score, gl, hl, gr, hr, alpha, low, high, sign):
 
 
 @njit
+def limited_score(g, h, alpha, max_output):
+    """What a node saves with the best output of at most ``max_output``: G^2 / (H + lambda) if there is no limit.
+
+    max_delta_step limits the node's own term in the gain as it limits those of both sides.
+    """
+    inner = max(abs(g) - alpha, 0.0)
+    score = inner * inner / h
+    if inner > max_output * h:
+        score = min(score, saving(g, h, alpha, between(leaf_output(g, h, alpha), -max_output, max_output)))
+    return score
+
+
+@njit
 def log_likelihood(first, second, share):
     """The log-likelihood of two classes with these counts (or weights), if the second one's share is ``share``."""
     of_first = first * log(1.0 - share) if share < 1.0 else -math.inf

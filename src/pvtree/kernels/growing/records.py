@@ -100,6 +100,7 @@ TREE = np.dtype(
         ("grad_scale", _FLOAT), ("hess_scale", _FLOAT), ("reg_lambda", _FLOAT), ("reg_alpha", _FLOAT),
         ("min_count", _INT), ("min_hess", _FLOAT), ("min_gain", _FLOAT), ("gain_scale", _FLOAT),
         ("noise", _FLOAT),  # gains up to this, before scaling, may come from rounding alone
+        ("max_output", _FLOAT),  # the largest magnitude of a leaf's output in steps; inf without a limit
         ("cat_smooth", _FLOAT), ("cat_l2", _FLOAT), ("max_leaves", _INT), ("max_depth", _INT), ("key", np.uint64),
         ("n_sampled", _INT),  # features drawn at each node; 0: all of the tree's
         # The state of growing: nodes made, leaves, leaves waiting to be split, and the family under evaluation.

@@ -9,7 +9,7 @@ import numpy as np
 from pvtree.kernels.constants import COUNT_BITS, ENTROPY, N_BINS, NONE, ONE, ZERO
 from pvtree.kernels.elementary import log
 from pvtree.kernels.growing.collect import collect_fields, collect_packed, collect_sums, decode_feature
-from pvtree.kernels.growing.constraints import constrained_class_score, constrained_score
+from pvtree.kernels.growing.constraints import constrained_class_score, constrained_score, limited_score
 from pvtree.kernels.growing.records import (
     TABLE_SIZE,
     boundary_of,
@@ -73,8 +73,8 @@ def node_score(sums, tree):
             total += sums[j]
             score += x_log_x(sums[j], table)
         return score - x_log_x(total, table)
-    g = max(abs(np.float64(sums[tree.n_fields - 1])) - tree.reg_alpha / tree.grad_scale, 0.0)
-    return g * g / (sums[tree.hess_field] + tree.reg_lambda / tree.hess_scale)
+    g, h = np.float64(sums[tree.n_fields - 1]), sums[tree.hess_field] + tree.reg_lambda / tree.hess_scale
+    return limited_score(g, h, tree.reg_alpha / tree.grad_scale, tree.max_output)
 
 
 @njit

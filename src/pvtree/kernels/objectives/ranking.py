@@ -88,7 +88,7 @@ def merge_runs(left, middle, right, key, docs, merged_key, merged):
 
 
 @njit
-def ideal_dcgs(start, stop, bounds, label, level, discount, out):  # OUT: out
+def ideal_dcgs(start, stop, bounds, label, gain_of, level, discount, out):  # OUT: out
     """DCG@level of each query's best order, by counting labels."""
     count = np.empty(MAX_LABELS, dtype=np.int64)
     for q in range(start, stop):
@@ -101,19 +101,19 @@ def ideal_dcgs(start, stop, bounds, label, level, discount, out):  # OUT: out
         for gain_label in range(MAX_LABELS - 1, 0, -1):
             end = min(position + count[gain_label], level)
             for i in range(position, end):
-                dcg += float((1 << gain_label) - 1) * discount[i]
+                dcg += gain_of[gain_label] * discount[i]
             position = end
         out[q] = dcg
 
 
 @njit
-def ndcgs(start, stop, bounds, label, order, level, discount, out):  # IN: out = ideal DCG, OUT: out
+def ndcgs(start, stop, bounds, label, gain_of, order, level, discount, out):  # IN: out = ideal DCG, OUT: out
     """NDCG@level of each query; one without relevant documents cannot be ordered wrongly and counts 1."""
     for q in range(start, stop):
         base = bounds[q]
         dcg = 0.0
         for i in range(min(level, bounds[q + 1] - base)):
-            dcg += float((1 << label[base + order[base + i]]) - 1) * discount[i]
+            dcg += gain_of[label[base + order[base + i]]] * discount[i]
         out[q] = dcg / out[q] if out[q] > 0.0 else 1.0
 
 
@@ -154,8 +154,12 @@ def group_by_label(docs, label, slot, first):  # OUT: slot, first
 
 
 @njit
-def add_pairs(level, spread, slot, first, label_of, score, gain, discount, grad, hess, pair_grad, pair_hess):
+def add_pairs(
+    level, spread, counts_pairs, slot, first, label_of, score, gain, discount, grad, hess, pair_grad, pair_hess
+):
     """Gradients of all pairs of unequal labels with a document in the top ``level``; returns sum |lambda|.
+
+    A pair weighs what swapping it changes DCG by, or 1 with ``counts_pairs``.
 
     All arrays but ``slot`` (by rank) lie by slot and are padded to a multiple of LANES, so the partners of a
     document, those of lower and those of higher labels, are two plain ranges. The loops are kept apart
@@ -186,6 +190,7 @@ def add_pairs(level, spread, slot, first, label_of, score, gain, discount, grad,
                 gained = sign * (gain_i - gain[j])
                 lost = discount_i - discount[j]  # negative where j ranks above i: counted when j was i
                 delta = select(gained > 0.0, gained, 0.0) * select(lost > 0.0, lost, 0.0)
+                delta = select(counts_pairs & (delta > 0.0), 1.0, delta)
                 quotient = delta / (fma(gap, slope, offset) * one_plus_e * one_plus_e)
                 pair_grad[j] = quotient * one_plus_e * select(i_is_better, e, 1.0)
                 pair_hess[j] = quotient * e
@@ -200,8 +205,10 @@ def add_pairs(level, spread, slot, first, label_of, score, gain, discount, grad,
 
 
 @njit
-def lambdarank_gradients(start, stop, bounds, label, score, order, level, discount, ideal, grad, hess):
-    """LightGBM's lambdarank (sigmoid 1, normalised) for queries start..stop.  OUT: grad, hess"""
+def lambdarank_gradients(
+    start, stop, bounds, label, gain_of, score, order, level, discount, ideal, normalises, counts_pairs, grad, hess
+):
+    """LightGBM's lambdarank (sigmoid 1) for queries start..stop, or all pairs alike.  OUT: grad, hess"""
     longest = longest_query(start, stop, bounds)
     by_slot = np.empty((7, whole_vectors(longest)))
     slot_score, slot_gain, slot_discount = by_slot[0], by_slot[1], by_slot[2]
@@ -218,20 +225,20 @@ def lambdarank_gradients(start, stop, bounds, label, score, order, level, discou
             i = slot[rank]
             label_of[i] = label[row]
             slot_score[i] = score[row]
-            slot_gain[i] = float((1 << label[row]) - 1)
+            slot_gain[i] = gain_of[label[row]]
             slot_discount[i] = discount[rank]
             slot_grad[i] = 0.0
             slot_hess[i] = 0.0
         for i in range(docs.size, whole_vectors(docs.size)):
             slot_score[i] = slot_gain[i] = slot_grad[i] = slot_hess[i] = 0.0
             slot_discount[i] = 2.0  # above every rank: no pair
-        spread = score[base + docs[0]] != score[base + docs[docs.size - 1]]
+        spread = normalises & (not counts_pairs) & (score[base + docs[0]] != score[base + docs[docs.size - 1]])
         total = add_pairs(
-            level, spread, slot[: docs.size], first, label_of, slot_score, slot_gain, slot_discount,
+            level, spread, counts_pairs, slot[: docs.size], first, label_of, slot_score, slot_gain, slot_discount,
             slot_grad, slot_hess, pair_grad, pair_hess,
         )  # fmt: skip
-        factor = 0.0
-        if total > 0.0:
+        factor = 1.0 / ideal[q] if total > 0.0 else 0.0
+        if total > 0.0 and normalises:
             # Normalised by log2(1 + s) / s, where s is the sum of |lambda| over both documents of all pairs.
             norm = 2.0 * total / ideal[q]
             factor = log(1.0 + norm) * LOG2_E / norm / ideal[q]
