@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from numba import njit
 
 from pvtree.kernels.elementary import exp, log, sigmoid, softplus
+from pvtree.kernels.jit import njit
 
 
 def over_array(function):
