@@ -214,7 +214,7 @@ def test_ballots_are_as_short_as_the_features_allow(n_features: int, dtype: Any)
     gains[0, -1] = 1.0
     frontier: Any = SimpleNamespace(
         n_nodes=1, n_features=n_features, is_open=np.array([True]), allowed=np.ones((1, n_features), np.uint8),
-        local_gains=lambda *_: gains,
+        local_gains=lambda *_: gains, ballot_sample=None,
     )  # fmt: skip
     ballots = voting.top_k(frontier, 2)
     assert ballots.dtype == dtype

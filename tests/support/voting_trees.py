@@ -126,6 +126,7 @@ def rules_of(case: Case) -> Rules:
     neutral = {
         "reg_lambda": 0.0, "reg_alpha": 0.0, "min_count": 1, "min_hess": SMALLEST, "min_gain": 0.0, "grad_scale": 1.0,
         "hess_scale": 1.0, "gain_scale": 1.0, "cat_smooth": 0.0, "cat_l2": 0.0, "max_leaves": 0, "max_depth": -1,
+        "max_output": np.inf,
     }  # fmt: skip
     n_in_tree = round(case.tree_share * case.n_features)
     return Rules(
