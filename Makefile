@@ -32,7 +32,6 @@ types: $(VENV)/.test-installed  ## Check types with mypy
 # Three processes on two cores, as many tests wait. In the order of their names, those with processes of their own come
 # first; by the number of tests, as is usual, they would come last, one after the other.
 unit: $(VENV)/.test-installed  ## Run the tests
-	@NUMBA_CACHE_DIR=$(CURDIR)/.numba_cache $(BIN)/pvtree warmup --all
 	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 fuzz: $(VENV)/.test-installed  ## Attack with hostile input for MINUTES=30, with fresh seeds; failures go to build/fuzz
