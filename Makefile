@@ -21,7 +21,7 @@ BENCH := --output docs/benchmarks.md --summary README.md
 help:  ## Show these lines
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.demo-installed  ## Train and evaluate on real data, about 2 minutes from nothing
+demo: $(VENV)/.demo-installed  ## Train and evaluate on real data, about 3 minutes from nothing
 	@$(BIN)/python -m pvtree.front.demo
 
 test:  ## Lint, check types and run every test, under 8 minutes from nothing on two cores
@@ -43,7 +43,6 @@ quick: $(VENV)/.quick-installed  ## Run the linter and the tests that matter bet
 # Three processes on two cores, as many tests wait. In the order of their names, those with processes of their own come
 # first; by the number of tests, as is usual, they would come last, one after the other.
 unit: $(VENV)/.test-installed  ## Run the tests; PROFILE=random draws other examples than always
-	@NUMBA_CACHE_DIR=$(CURDIR)/.numba_cache $(BIN)/pvtree warmup --all
 	@$(UNIT) $(if $(PROFILE),--hypothesis-profile=$(PROFILE))
 
 coverage: $(VENV)/.test-installed  ## Run the tests and write which lines they reach to build/coverage

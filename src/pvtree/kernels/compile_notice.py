@@ -65,7 +65,8 @@ class CompileNotice(event.Listener):
             self.last_line = now
             n_done, n_needed = len(self.done & self.needed), len(self.needed)
             left = (now - self.began) * (_REST * n_needed / n_done - 1.0)
-            _say(f"{n_done} of at most {n_needed} kernels are compiled, about {left:.0f} s left")
+            how_long = f", about {left:.0f} s left" if 4 * n_done >= n_needed else ""  # the first few tell nothing
+            _say(f"{n_done} of at most {n_needed} kernels are compiled{how_long}")
 
 
 def _how() -> str:
