@@ -28,12 +28,13 @@ if TYPE_CHECKING:
         DecisionTreeClassifier,
         DecisionTreeRegressor,
         GBDTClassifier,
+        GBDTModel,
         GBDTRanker,
         GBDTRegressor,
         RandomForestClassifier,
         RandomForestRegressor,
     )
-    from pvtree.front.functional import Booster, CVBooster, Dataset, cv, train
+    from pvtree.front.functional import Booster, CVBooster, Dataset, Sequence, cv, train
     from pvtree.front.plotting import create_tree_digraph, plot_importance, plot_metric, plot_traffic, plot_tree
     from pvtree.model.model import Model
     from pvtree.model.tree import Tree
@@ -53,6 +54,7 @@ __all__ = [
     "DecisionTreeRegressor",
     "DivergedError",
     "GBDTClassifier",
+    "GBDTModel",
     "GBDTRanker",
     "GBDTRegressor",
     "InvalidDataError",
@@ -66,6 +68,7 @@ __all__ = [
     "PvtreeError",
     "RandomForestClassifier",
     "RandomForestRegressor",
+    "Sequence",
     "SkewWarning",
     "Tree",
     "Votes",
@@ -98,7 +101,7 @@ _HOMES = {
     "Votes": "pvtree.find_split.strategy",
     "plan": "pvtree.planning.plan",
     "read_file": "pvtree.reading.files",
-    **dict.fromkeys(("Booster", "CVBooster", "Dataset", "cv", "train"), "pvtree.front.functional"),
+    **dict.fromkeys(("Booster", "CVBooster", "Dataset", "Sequence", "cv", "train"), "pvtree.front.functional"),
     **dict.fromkeys(
         ("create_tree_digraph", "plot_importance", "plot_metric", "plot_traffic", "plot_tree"), "pvtree.front.plotting"
     ),

@@ -115,8 +115,6 @@ def test_arguments_of_predict_are_done_or_refused():
         np.testing.assert_array_equal(booster.predict(X, **{name: value}), expected)
     for given, sentence in (
         ({"num_iterations": 1}, r"num_iterations is no argument of Booster\.predict; did you mean num_iteration\?$"),
-        ({"pred_early_stop": True}, r"pred_early_stop=True is not supported by Booster\.predict; leave .* out\.$"),
-        ({"predict_disable_shape_check": True}, r"check=True is not supported by Booster\.predict; leave .* out\.$"),
         ({"output_margin": True}, r"output_margin is no argument of Booster\.predict; its arguments are data, start_"),
     ):
         with pytest.raises(InvalidParameterError, match=sentence):

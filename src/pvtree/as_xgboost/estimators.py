@@ -16,6 +16,7 @@ from pvtree.as_xgboost.results import best_iteration, last_score, renamed, trees
 from pvtree.errors import InvalidDataError, InvalidParameterError
 from pvtree.front.estimators import GBDTClassifier, GBDTRanker, GBDTRegressor
 from pvtree.front.estimators.eval_arguments import listed_metrics, one_each, paired, set_pairs
+from pvtree.front.estimators.other_names import takes_other_names
 from pvtree.model.model import Model
 from pvtree.parameters.aliases import ANYWAY
 from pvtree.reading.tables import Table
@@ -51,16 +52,17 @@ class _AsXGBoost:
     _anyway: ClassVar[Mapping[str, tuple[Any, ...]]] = ANYWAY | {"grow_policy": ("depthwise", "lossguide")}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        ours = inspect.signature(cls.__init__)
-        theirs = [p.replace(default=DEFAULTS.get(p.name, p.default)) for p in ours.parameters.values()]
-        defaults = {p.name: p.default for p in theirs[1:]}
-        make = cls.__init__
+        if cls.__module__.startswith("pvtree."):  # a user's subclass has these defaults already
+            ours = inspect.signature(cls.__init__)
+            theirs = [p.replace(default=DEFAULTS.get(p.name, p.default)) for p in ours.parameters.values()]
+            defaults = {p.name: p.default for p in theirs[1:]}
+            make = cls.__init__
 
-        def __init__(self: Any, **given: Any) -> None:
-            make(self, **(defaults | given))
+            def __init__(self: Any, **given: Any) -> None:
+                make(self, **(defaults | given))
 
-        __init__.__signature__ = ours.replace(parameters=theirs)  # type: ignore[attr-defined]
-        cls.__init__ = __init__  # type: ignore[method-assign]
+            __init__.__signature__ = ours.replace(parameters=theirs)  # type: ignore[attr-defined]
+            cls.__init__ = takes_other_names(__init__)  # type: ignore[method-assign]
         super().__init_subclass__(**kwargs)
 
     def fit(

@@ -15,6 +15,7 @@ from pvtree.front.functional import Booster as LightGBMBooster
 from pvtree.front.functional import Dataset
 from pvtree.front.functional.predict_arguments import OF_XGBOOST, check_others
 from pvtree.front.functional.training import Family, read_params, run
+from pvtree.model.predict_options import PredictOptions
 from pvtree.reading.tables import as_dense
 
 
@@ -89,7 +90,7 @@ class Booster(LightGBMBooster):
         """
         check_others(others, OF_XGBOOST, Booster.predict)
         kind = {"raw_score": output_margin, "pred_leaf": pred_leaf, "pred_contrib": pred_contribs}
-        predicted = as_dense(self._predict(trees_of(self.model_, *iteration_range), data, {}, **kind))
+        predicted = as_dense(self._predict(trees_of(self.model_, *iteration_range), data, {}, PredictOptions(), **kind))
         gives_classes = self.params.get("objective") == "multi:softmax"
         if gives_classes and not (output_margin or pred_leaf or pred_contribs):
             return predicted.argmax(axis=1).astype(np.float32)

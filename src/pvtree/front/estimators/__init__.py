@@ -6,12 +6,13 @@ from pvtree.front.estimators.forest import (
     RandomForestClassifier,
     RandomForestRegressor,
 )
-from pvtree.front.estimators.gbdt import GBDTClassifier, GBDTRanker, GBDTRegressor
+from pvtree.front.estimators.gbdt import GBDTClassifier, GBDTModel, GBDTRanker, GBDTRegressor
 
 __all__ = [
     "DecisionTreeClassifier",
     "DecisionTreeRegressor",
     "GBDTClassifier",
+    "GBDTModel",
     "GBDTRanker",
     "GBDTRegressor",
     "RandomForestClassifier",

@@ -124,7 +124,7 @@ class Fitting(Estimator):
 
     def _check_same_everywhere(self, options: FitOptions, comm: Communicator) -> None:
         """Every MPI rank runs its own script; Dask workers need no check, as one client sends the settings to all."""
-        values = self.get_params(deep=False)
+        values = self._parameters()
         if values.pop("n_workers") > 1:
             warn_user(f"n_workers does nothing because comm has {comm.size} workers already; leave it out.")
         free = {"n_jobs", "verbosity"}
@@ -178,7 +178,7 @@ class Fitting(Estimator):
 
     def _values(self, options: FitOptions, n_workers: int) -> dict[str, Any]:
         """The parameters, with those that fit overrides, and the tree_learner for this many workers."""
-        values = self.get_params(deep=False)
+        values = self._parameters()
         if not isinstance(options.categorical_feature, str):
             values["categorical_feature"] = options.categorical_feature
         if options.early_stopping_rounds is not None:

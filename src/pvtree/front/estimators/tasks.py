@@ -30,10 +30,13 @@ class Values(Fitting):
         *,
         start_iteration: int = 0,
         pred_leaf: bool = False,
+        validate_features: bool | None = None,
+        **others: Any,
     ) -> np.ndarray:
         """Predicted values, or leaves or SHAP values."""
+        others["validate_features"] = validate_features
         kind = {"raw_score": raw_score, "pred_leaf": pred_leaf, "pred_contrib": pred_contrib}
-        return self._of_kind(X, _only_output, num_iteration, start_iteration, **kind)
+        return self._of_kind(X, _only_output, num_iteration, start_iteration, others, **kind)
 
     def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
         """Predicted values after each iteration."""
@@ -78,16 +81,32 @@ class Classifier(ClassifierMixin, Fitting):
         *,
         start_iteration: int = 0,
         pred_leaf: bool = False,
+        validate_features: bool | None = None,
+        **others: Any,
     ) -> np.ndarray:
         """The most probable classes, or raw scores, leaves or SHAP values."""
+        others["validate_features"] = validate_features
         kind = {"raw_score": raw_score, "pred_leaf": pred_leaf, "pred_contrib": pred_contrib}
-        return self._of_kind(X, self._classes_of, num_iteration, start_iteration, **kind)
+        return self._of_kind(X, self._classes_of, num_iteration, start_iteration, others, **kind)
 
     @lazy_on_dask
     @documented(PREDICT, "ndarray of shape (n_rows, n_classes)")
-    def predict_proba(self, X: Any, num_iteration: int | None = None, *, start_iteration: int = 0) -> np.ndarray:
-        """Probabilities of the classes, in the order of ``classes_``."""
-        return self._probabilities(self._raw(X, num_iteration, start_iteration))
+    def predict_proba(
+        self,
+        X: Any,
+        num_iteration: int | None = None,
+        *,
+        start_iteration: int = 0,
+        raw_score: bool = False,
+        pred_leaf: bool = False,
+        pred_contrib: bool = False,
+        validate_features: bool | None = None,
+        **others: Any,
+    ) -> np.ndarray:
+        """Probabilities of the classes, in the order of ``classes_``, or raw scores, leaves or SHAP values."""
+        others["validate_features"] = validate_features
+        kind = {"raw_score": raw_score, "pred_leaf": pred_leaf, "pred_contrib": pred_contrib}
+        return self._of_kind(X, self._probabilities, num_iteration, start_iteration, others, **kind)
 
     @lazy_on_dask
     @documented(PREDICT, "ndarray of shape (n_rows, n_classes)")

@@ -12,9 +12,9 @@ import numpy as np
 
 from pvtree.errors import InvalidParameterError, public
 from pvtree.front.functional.dataset import Dataset
-from pvtree.front.functional.predict_arguments import OF_LIGHTGBM, check_others
 from pvtree.model.model import Model
-from pvtree.model.prediction_kinds import checked_range, predict_kind
+from pvtree.model.predict_options import PredictOptions, further_names
+from pvtree.model.prediction_kinds import checked_range, finished, predict_kind
 from pvtree.parameters.params import n_threads
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Booster:
         raw_score: bool = False,
         pred_leaf: bool = False,
         pred_contrib: bool = False,
-        num_threads: int | None = None,
+        validate_features: bool | None = None,
         **others: Any,
     ) -> Any:
         """Predict values, or probabilities: (n,) of the second of two classes, (n, n_classes) of more.
@@ -108,27 +108,25 @@ class Booster:
             Predict the number of the row's leaf in each tree.
         pred_contrib : bool, default=False
             Predict SHAP values, sparse if the data is sparse.
-        num_threads : int or None, default=None
-            The number of threads. None for all cores.
+        validate_features : bool or None, default=None
+            Whether the names of the columns must be the model's. False takes the columns by position.
         **others
-            LightGBM's other arguments, if they ask for what pvtree does anyway.
+            ``num_threads``; ``pred_early_stop``, ``pred_early_stop_freq`` and ``pred_early_stop_margin``;
+            ``predict_disable_shape_check``, as in LightGBM.
         """
-        check_others(others, OF_LIGHTGBM, Booster.predict)
+        options = PredictOptions.of(
+            {**others, "validate_features": validate_features}, "Booster", further_names(Booster.predict)
+        )
         kind = {"raw_score": raw_score, "pred_leaf": pred_leaf, "pred_contrib": pred_contrib}
-        return self._predict(self.model_, data, checked_range(start_iteration, num_iteration), num_threads, **kind)
+        return self._predict(self.model_, data, checked_range(start_iteration, num_iteration), options, **kind)
 
     def _predict(
-        self, model: Model, data: Any, iterations: Mapping[str, Any], num_threads: int | None = None, **kind: bool
+        self, model: Model, data: Any, iterations: Mapping[str, Any], options: PredictOptions, **kind: bool
     ) -> Any:
-        from pvtree.objectives.losses import predictions
+        X = options.read(data.data if isinstance(data, Dataset) else data, model.columns, "The model")
 
-        X = model.encode(data.data if isinstance(data, Dataset) else data)
-
-        def finish(raw: np.ndarray) -> np.ndarray:
-            predicted = predictions(model.objective, raw)
-            return predicted[:, 1] if model.objective == "binary" else predicted
-
-        return predict_kind(model, X, {**iterations, "n_threads": n_threads(num_threads)}, finish, **kind)
+        which = {**iterations, "n_threads": n_threads(options.num_threads or None)}
+        return predict_kind(model, X, which, finished(model), options=options, **kind)
 
     def save_model(
         self, filename: str | os.PathLike[str], num_iteration: int | None = None, start_iteration: int = 0

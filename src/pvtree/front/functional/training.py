@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from pvtree.comm.user_warnings import warn_user
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError, public
 from pvtree.front.estimators import GBDTClassifier, GBDTRanker, GBDTRegressor
 from pvtree.front.estimators.eval_arguments import listed_metrics
 from pvtree.front.functional.booster import Booster
 from pvtree.front.functional.dataset import Dataset
-from pvtree.parameters.aliases import SYNONYMS, objective_named, right_names
+from pvtree.parameters.aliases import SYNONYMS, agree, ignored, objective_named, precedence, read_names
 from pvtree.reading.dask_data import is_collection
 
 TASKS = ("regression", "binary", "multiclass", "lambdarank")
@@ -70,7 +71,10 @@ def read_params(params: Mapping[str, Any], family: Family, **more: Any) -> Parse
             f"objective={objective!r} is unknown; use one of {', '.join(TASKS)}, or pass a function."
         )
     kind = family.of(task, n_classes)
-    values = right_names(left, kind._get_param_names(), "train", kind._anyway)  # type: ignore[attr-defined]
+    read = read_names(left, kind._get_param_names(), "train", kind._anyway)  # type: ignore[attr-defined]
+    for sentence in [*read.ignored, *read.unknown]:
+        warn_user(sentence)
+    values = read.values
     given = {name: value for name, value in more.items() if value is not None and name not in values}
     chosen = of_functions(objective) if callable(objective) else objective
     return ParsedParams(task, n_classes, kind(**values, **given, objective=chosen), listed_metrics(metrics), eval_at)
@@ -165,11 +169,21 @@ def run(
     return parsed.estimator.fit(train_set.data, train_set.label, **given)
 
 
+class SeenRows(Dataset):
+    """What custom objectives and metrics see: labels and weights as training has them, in float64."""
+
+    def get_label(self) -> Any:
+        return self.label
+
+    def get_weight(self) -> Any:
+        return self.weight
+
+
 def of_functions(objective: Callable[..., Any]) -> Callable[..., Any]:
     """Make an estimator's objective of f(preds, dataset), which applies the weights itself."""
 
     def gradients(y_true: np.ndarray, y_pred: np.ndarray, weight: np.ndarray | None = None) -> Any:
-        return objective(y_pred, Dataset(None, y_true, weight=weight))
+        return objective(y_pred, SeenRows(None, y_true, weight=weight))
 
     return gradients
 
@@ -178,7 +192,7 @@ def of_feval(feval: Callable[..., Any]) -> Callable[..., Any]:
     """Make an estimator's metric of f(preds, dataset). XGBoost's return pairs, for which lower is better."""
 
     def metric(y_true: np.ndarray, y_pred: np.ndarray, weight: Any = None, group: Any = None) -> Any:
-        answer = feval(y_pred, Dataset(None, y_true, weight=weight, group=group))
+        answer = feval(y_pred, SeenRows(None, y_true, weight=weight, group=group))
         triples = answer if isinstance(answer, list) else [answer]
         return [(*each, False) if isinstance(each, tuple) and len(each) == 2 else each for each in triples]
 
@@ -186,10 +200,15 @@ def of_feval(feval: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _take(params: dict[str, Any], names: Sequence[str], default: Any) -> Any:
-    found = [name for name in names if name in params]
-    if len(found) > 1:
-        raise InvalidParameterError(f"{found[0]} and {found[1]} are names of the same parameter; pass only one.")
-    return params.pop(found[0]) if found else default
+    """Remove a parameter from ``params``, whatever its name there; of several names the first by precedence counts."""
+    given = {name: params.pop(name) for name in names if name in params}
+    if not given:
+        return default
+    first = min(given, key=precedence)
+    for name, value in given.items():
+        if not agree(value, given[first]):
+            warn_user(ignored(name, first))
+    return given[first]
 
 
 def _metrics(parsed: ParsedParams, feval: Any) -> list[Any] | None:
