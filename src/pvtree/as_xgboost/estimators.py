@@ -16,8 +16,9 @@ from pvtree.as_xgboost.results import best_iteration, last_score, renamed, trees
 from pvtree.errors import InvalidDataError, InvalidParameterError
 from pvtree.front.estimators import GBDTClassifier, GBDTRanker, GBDTRegressor
 from pvtree.front.estimators.eval_arguments import listed_metrics, one_each, paired, set_pairs
+from pvtree.front.estimators.loading import restored
 from pvtree.front.estimators.other_names import takes_other_names
-from pvtree.model.model import Model
+from pvtree.model.any_file import read_any, save_as_named
 from pvtree.parameters.aliases import ANYWAY
 from pvtree.reading.tables import Table
 from pvtree.training.callbacks import EvalResult, early_stopping
@@ -177,16 +178,12 @@ class _AsXGBoost:
         return Booster.of(self)  # type: ignore[arg-type, return-value]
 
     def save_model(self, fname: Any) -> None:
-        """Write a model file of pvtree."""
-        self.model_.save(fname)  # type: ignore[attr-defined]
+        """Write XGBoost's JSON or UBJSON if the name ends with .json or .ubj, else a model file of pvtree."""
+        save_as_named(self.model_, fname)  # type: ignore[attr-defined]
 
     def load_model(self, fname: Any) -> None:
-        """Read a saved model, to predict with it."""
-        self.model_ = Model.load(fname)
-        self.n_features_in_ = self.model_.n_features
-        if self.model_.classes is not None:
-            self.classes_ = np.asarray(self.model_.classes)
-            self.n_classes_ = len(self.classes_)
+        """Read a model of pvtree or XGBoost, to predict with it."""
+        restored(self, read_any(fname))  # type: ignore[arg-type]
 
 
 class XGBRegressor(_AsXGBoost, GBDTRegressor):  # type: ignore[misc]

@@ -41,6 +41,20 @@ def finished(model: Model) -> Finish:
     return finish
 
 
+def most_probable(model: Model, raw: np.ndarray) -> np.ndarray:
+    """The most probable class of each row, or its value if the model has no classes."""
+    from pvtree.objectives.losses import class_probabilities, predictions
+
+    if model.classes is None:
+        return finished(model)(raw)
+    # Scores of a custom objective are read as log-odds; those of a forest are probabilities.
+    probabilities = raw if model.ensemble == "forest" else class_probabilities(raw)
+    if model.objective in ("binary", "multiclass"):
+        probabilities = predictions(model.objective, raw)
+    chosen: np.ndarray = np.asarray(model.classes)[probabilities.argmax(axis=1)]
+    return chosen
+
+
 def predict_kind(
     model: Model,
     X: Any,

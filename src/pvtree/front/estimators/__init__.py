@@ -7,6 +7,7 @@ from pvtree.front.estimators.forest import (
     RandomForestRegressor,
 )
 from pvtree.front.estimators.gbdt import GBDTClassifier, GBDTModel, GBDTRanker, GBDTRegressor
+from pvtree.front.estimators.loading import load
 
 __all__ = [
     "DecisionTreeClassifier",
@@ -17,4 +18,5 @@ __all__ = [
     "GBDTRegressor",
     "RandomForestClassifier",
     "RandomForestRegressor",
+    "load",
 ]

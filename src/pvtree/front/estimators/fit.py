@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from pvtree.comm import Communicator
 from pvtree.comm.agreement import all_or_none, check_same
@@ -252,6 +254,22 @@ class Fitting(Estimator):
         target = Target(self._target_kind, classes)
         return read_rows(opened, columns, target, "init_model", comm), columns, target
 
+    def save(self, path: str | os.PathLike[str]) -> Self:
+        """Write the model to a file that ``pvtree.load`` reads; an existing file is replaced in one step.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file to write.
+
+        Returns
+        -------
+        self : the estimator
+        """
+        check_is_fitted(self, "model_")
+        self.model_.save(path)
+        return self
+
     def _with_queries(self, given: GivenRows, comm: Communicator) -> GivenRows:
         return given
 
@@ -260,7 +278,7 @@ class Fitting(Estimator):
         columns, classes = result.columns, result.classes
         assert columns is not None  # _train sets it
         for callback in callbacks:
-            if hasattr(callback, "finish"):  # worker 0 called it, perhaps in another process
+            if callable(getattr(callback, "finish", None)):  # worker 0 called it, perhaps in another process
                 callback.finish(result.evals_result)
         self.model_ = result.model
         self.evals_result_ = result.evals_result

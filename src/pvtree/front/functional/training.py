@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from pvtree.front.functional.booster import Booster
 from pvtree.front.functional.dataset import Dataset
 from pvtree.parameters.aliases import SYNONYMS, agree, ignored, objective_named, precedence, read_names
 from pvtree.reading.dask_data import is_collection
+from pvtree.training.callbacks import early_stopping
 
 TASKS = ("regression", "binary", "multiclass", "lambdarank")
 _EVAL_AT = ("eval_at", "ndcg_eval_at", "ndcg_at", "map_eval_at", "map_at")
@@ -56,6 +57,7 @@ class ParsedParams:
     estimator: Any
     metrics: list[Any] | None  # None for the objective's default
     eval_at: Any
+    stopping: dict[str, Any] = field(default_factory=dict)  # further arguments of early_stopping
 
 
 def read_params(params: Mapping[str, Any], family: Family, **more: Any) -> ParsedParams:
@@ -65,6 +67,11 @@ def read_params(params: Mapping[str, Any], family: Family, **more: Any) -> Parse
     n_classes = int(_take(left, ("num_class", "num_classes"), 0) or 0)
     metrics = _take(left, ("eval_metric", *SYNONYMS["eval_metric"].split()), None)
     eval_at = _take(left, _EVAL_AT, (1, 2, 3, 4, 5))
+    stopping = {
+        "first_metric_only": bool(_take(left, ("first_metric_only",), False)),
+        "min_delta": _take(left, ("early_stopping_min_delta",), 0.0),
+    }
+    _drop_zero_rounds(left)
     task = "custom" if callable(objective) else objective_named(objective or "regression", TASKS)
     if task is None:
         raise InvalidParameterError(
@@ -77,7 +84,8 @@ def read_params(params: Mapping[str, Any], family: Family, **more: Any) -> Parse
     values = read.values
     given = {name: value for name, value in more.items() if value is not None and name not in values}
     chosen = of_functions(objective) if callable(objective) else objective
-    return ParsedParams(task, n_classes, kind(**values, **given, objective=chosen), listed_metrics(metrics), eval_at)
+    made = kind(**values, **given, objective=chosen)
+    return ParsedParams(task, n_classes, made, listed_metrics(metrics), eval_at, stopping)
 
 
 @public
@@ -116,7 +124,7 @@ def train(
     init_model : Booster or path or None, default=None
         A model to continue from.
     keep_training_booster : bool, default=False
-        No effect.
+        Whether ``update`` may continue the training of the Booster, which keeps ``train_set`` and ``valid_sets`` then.
     callbacks : list or None, default=None
         Called after each iteration, or before it if ``before_iteration`` is set.
     evals : list of (Dataset, str) or None, default=None
@@ -140,7 +148,10 @@ def train(
     if evals_result is not None:
         evals_result.clear()
         evals_result.update(estimator.evals_result_)
-    return Booster.of(estimator, dict(params))
+    booster = Booster.of(estimator, dict(params))
+    if keep_training_booster:
+        booster._keep_rows(train_set, _datasets(valid_sets), valid_names)
+    return booster
 
 
 def run(
@@ -148,6 +159,11 @@ def run(
 ) -> Any:
     """Fit the estimator and return it."""
     sets = _datasets(valid_sets)
+    rounds = getattr(parsed.estimator, "early_stopping_rounds", None)
+    if rounds and any(parsed.stopping.values()):
+        parsed.estimator.set_params(early_stopping_rounds=None)
+        own = early_stopping(rounds, verbose=False, **parsed.stopping)
+        fit_arguments["callbacks"] = [*(fit_arguments.get("callbacks") or []), own]
     if fit_arguments.get("comm") is None:  # under MPI a rank may lack some classes
         _check_labels(parsed, train_set)
     names = [valid_names] if isinstance(valid_names, str) else valid_names
@@ -199,6 +215,21 @@ def of_feval(feval: Callable[..., Any]) -> Callable[..., Any]:
     return metric
 
 
+def _drop_zero_rounds(params: dict[str, Any]) -> None:
+    """0 and less iterations without improvement turn early stopping off, as in LightGBM."""
+    for name in ("early_stopping_rounds", *SYNONYMS["early_stopping_rounds"].split()):
+        value = params.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and value <= 0:
+            del params[name]
+
+
+def listed_functions(feval: Any) -> list[Any]:
+    """One metric or several, as a list."""
+    if feval is None:
+        return []
+    return list(feval) if isinstance(feval, list | tuple) else [feval]
+
+
 def _take(params: dict[str, Any], names: Sequence[str], default: Any) -> Any:
     """Remove a parameter from ``params``, whatever its name there; of several names the first by precedence counts."""
     given = {name: params.pop(name) for name in names if name in params}
@@ -214,12 +245,10 @@ def _take(params: dict[str, Any], names: Sequence[str], default: Any) -> Any:
 def _metrics(parsed: ParsedParams, feval: Any) -> list[Any] | None:
     from pvtree.objectives.metrics import DEFAULTS
 
-    own = [] if feval is None else [of_feval(each) for each in (feval if isinstance(feval, list | tuple) else [feval])]
+    own = [of_feval(each) for each in listed_functions(feval)]
     named = parsed.metrics
     if named is None:
         named = [] if parsed.task == "custom" else ["ndcg" if parsed.task == "lambdarank" else DEFAULTS[parsed.task]]
-    if not named and not own:
-        raise InvalidParameterError("There is no metric for the evaluation sets; set metric in params, or pass feval.")
     return [*named, *own]
 
 
