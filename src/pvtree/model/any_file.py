@@ -25,8 +25,13 @@ def read_any(path: str | os.PathLike[str]) -> Model:
 
 
 def save_as_named(model: Model, path: str | os.PathLike[str]) -> None:
-    """Write XGBoost's format if the name ends with .json or .ubj, as XGBoost's users expect, else pvtree's."""
-    if os.fspath(path).endswith((".json", ".ubj")):
+    """Write XGBoost's format if the name ends with .json or .ubj, as XGBoost's users expect, else pvtree's.
+
+    A model that XGBoost's format cannot hold, with categories or classes other than 0, 1, ..., is written in pvtree's.
+    """
+    has_numbers = model.classes is None or list(model.classes) == list(range(len(model.classes)))
+    is_plain = has_numbers and not model.categories and model.ensemble == "gbdt"
+    if is_plain and os.fspath(path).endswith((".json", ".ubj")):
         model.export_xgboost(path)
     else:
         model.save(path)

@@ -46,7 +46,7 @@ def _document(model: Model) -> dict[str, Any]:
         raise InvalidParameterError(
             "export_xgboost does not support forests of classes; export to LightGBM's format instead."
         )
-    trees = [_tree(model, number, tree) for number, tree in enumerate(_in_order(model))]
+    trees = xgboost_trees(model)
     n_parallel = model.n_parallel_trees
     classes = [k for _ in range(model.n_iterations) for k in range(model.n_outputs) for _ in range(n_parallel)]
     classes = classes if model.ensemble == "gbdt" else [0] * len(trees)
@@ -81,6 +81,11 @@ def _document(model: Model) -> dict[str, Any]:
         "objective": {"name": objective, **_settings(objective, model.n_outputs)},
     }
     return {"learner": learner, "version": list(VERSION)}
+
+
+def xgboost_trees(model: Model) -> list[dict[str, Any]]:
+    """The trees as XGBoost's files hold them; the initial score is in the first ones."""
+    return [_tree(model, number, tree) for number, tree in enumerate(_in_order(model))]
 
 
 def _settings(objective: str, n_outputs: int) -> dict[str, Any]:

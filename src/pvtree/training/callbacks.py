@@ -68,6 +68,13 @@ class Training:
     def __init__(self, ensemble: str) -> None:
         self._ensemble = ensemble
         self._changes: dict[str, Any] = {}
+        self._make_model: Callable[[], Any] | None = None
+
+    def model(self) -> Any:
+        """The Model with the trees so far."""
+        if self._make_model is None:
+            raise InvalidParameterError("There is no model before training has begun; ask for it after an iteration.")
+        return self._make_model()
 
     def reset_parameter(self, params: Mapping[str, Any]) -> None:
         """Change parameters on all workers, from the next iteration on."""

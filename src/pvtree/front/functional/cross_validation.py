@@ -151,20 +151,20 @@ def cv(
         params["metric"] = metrics
     parsed = read_params(params, FAMILY, n_estimators=num_boost_round)
     rounds = parsed.estimator.early_stopping_rounds
-    after, before = _split(callbacks)
+    after, before = split_callbacks(callbacks)
     if rounds:
         after.append(early_stopping(rounds, verbose=False, **parsed.stopping))
     boosters, histories = [], []
-    for chosen, held in _folds(parsed, train_set, folds, nfold, stratified, shuffle, seed):
+    for chosen, held in make_folds(parsed, train_set, folds, nfold, stratified, shuffle, seed):
         train_part, valid_part, its_params = train_set.subset(chosen), train_set.subset(held), params
         if fpreproc is not None:
             train_part, valid_part, its_params = fpreproc(train_part, valid_part, dict(params))
         own = read_params(its_params, FAMILY, n_estimators=num_boost_round)
-        booster, history = _one_fold(own, train_part, valid_part, feval, init_model, before, eval_train_metric)
+        booster, history = train_fold(own, train_part, valid_part, feval, init_model, before, eval_train_metric)
         boosters.append(booster)
         histories.append(history)
-    means = [_mean(results) for results in zip(*histories, strict=True)]
-    n_kept, has_stopped = _run_callbacks(after, means)
+    means = [mean_of_folds(results) for results in zip(*histories, strict=True)]
+    n_kept, has_stopped = run_callbacks(after, means)
     averages = _by_metric(means[:n_kept])
     if return_cvbooster:
         averages["cvbooster"] = CVBooster(
@@ -182,7 +182,7 @@ def _by_metric(means: Sequence[Sequence[tuple[Any, ...]]]) -> dict[str, Any]:
     return averages
 
 
-def _one_fold(
+def train_fold(
     parsed: ParsedParams,
     train: Dataset,
     valid: Dataset,
@@ -203,7 +203,7 @@ def _one_fold(
     return Booster.of(estimator), history
 
 
-def _mean(results: Sequence[Sequence[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
+def mean_of_folds(results: Sequence[Sequence[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
     """(set, metric, mean, is higher better, standard deviation) of one iteration, given the results of every fold."""
     means = []
     for of_folds in zip(*results, strict=True):
@@ -213,7 +213,7 @@ def _mean(results: Sequence[Sequence[tuple[Any, ...]]]) -> list[tuple[Any, ...]]
     return means
 
 
-def _run_callbacks(callbacks: Sequence[Any], means: Sequence[list[Any]]) -> tuple[int, bool]:
+def run_callbacks(callbacks: Sequence[Any], means: Sequence[list[Any]]) -> tuple[int, bool]:
     """Show the callbacks all means; return how many iterations are kept, and whether early stopping chose them."""
     for iteration, results in enumerate(means):
         try:
@@ -224,14 +224,14 @@ def _run_callbacks(callbacks: Sequence[Any], means: Sequence[list[Any]]) -> tupl
     return len(means), False
 
 
-def _split(callbacks: Any) -> tuple[list[Any], list[Any]]:
+def split_callbacks(callbacks: Any) -> tuple[list[Any], list[Any]]:
     """Callbacks that see the means, in LightGBM's order, and callbacks that change the training of each fold."""
     given = sorted(callbacks or [], key=lambda callback: getattr(callback, "order", -1))
     before = [callback for callback in given if getattr(callback, "before_iteration", False)]
     return [callback for callback in given if callback not in before], before
 
 
-def _folds(
+def make_folds(
     parsed: ParsedParams, data: Dataset, folds: Any, nfold: int, stratified: bool, shuffle: bool, seed: int
 ) -> Iterable[tuple[np.ndarray, np.ndarray]]:
     from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
