@@ -278,7 +278,8 @@ def last_left(condition: np.ndarray) -> np.ndarray:
     middle = (below.astype(np.float64) + condition.astype(np.float64)) / 2
     # A tie is rounded to the neighbour whose last bit is 0.
     goes_left = (below.view(np.int32) & 1) == 0
-    return np.where(goes_left, middle, np.nextafter(middle, -np.inf))
+    ends: np.ndarray = np.where(goes_left, middle, np.nextafter(middle, -np.inf))
+    return ends
 
 
 def _scaled(tree: Tree, factor: float) -> Tree:

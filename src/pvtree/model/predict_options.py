@@ -92,9 +92,11 @@ def stops_early(model: Model) -> bool:
 def _margins(scores: np.ndarray) -> np.ndarray:
     """LightGBM's certainty: twice the log-odds, or the lead of the best class over the second."""
     if scores.shape[1] == 1:
-        return 2 * np.abs(scores[:, 0])
-    best = np.partition(scores, -2, axis=1)
-    return best[:, -1] - best[:, -2]
+        doubled: np.ndarray = 2 * np.abs(scores[:, 0])
+        return doubled
+    best: np.ndarray = np.partition(scores, -2, axis=1)
+    lead: np.ndarray = best[:, -1] - best[:, -2]
+    return lead
 
 
 def further_names(predict: Callable[..., Any]) -> list[str]:

@@ -43,7 +43,7 @@ def restored(estimator: Fitting, model: Model) -> Fitting:
     """The estimator, fitted with the model."""
     estimator.model_ = model
     estimator.evals_result_, estimator.best_score_, estimator.best_iteration_ = {}, {}, 0
-    estimator.timings_, estimator.traffic_, estimator.votes_, estimator.certificates_ = {}, None, None, None
+    estimator.timings_, estimator.votes_, estimator.certificates_ = {}, None, None
     estimator.n_iter_, estimator.n_features_in_ = model.n_iterations, model.n_features
     estimator._of_named_rows = False
     if model.feature_names is not None:

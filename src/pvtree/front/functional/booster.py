@@ -101,8 +101,9 @@ class Booster:
 
     def __getattr__(self, name: str) -> Any:
         """The model before its first iteration is made when something asks for it."""
-        if name == "model_" and self.__dict__.get("train_set") is not None:
-            self.model_ = empty_model(self._started_with(), self.train_set, self._family())
+        rows = self.__dict__.get("train_set")
+        if name == "model_" and rows is not None:
+            self.model_ = empty_model(self._started_with(), rows, self._family())
             return self.model_
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 

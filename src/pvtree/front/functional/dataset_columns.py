@@ -129,9 +129,9 @@ def read_path(path: str | os.PathLike[str], params: Mapping[str, Any]) -> dict[s
         rows = read_file(place, label=column)
     given: dict[str, Any] = {"data": rows.X, "label": rows.y, "qid": rows.qid}
     for suffix, name in ((".weight", "weight"), (".query", "group"), (".group", "group")):
-        beside = Path(f"{place}{suffix}")
-        if beside.exists():
-            given[name] = _numbers(beside)
+        side_file = Path(f"{place}{suffix}")
+        if side_file.exists():
+            given[name] = _numbers(side_file)
             given |= {"qid": None} if name == "group" else {}
     return given
 

@@ -15,7 +15,6 @@ ANY: tuple[Any, ...] = ()
 OF_XGBOOST: dict[str, tuple[Any, ...]] = {
     "approx_contribs": (False,),
     "pred_interactions": (False,),
-    "strict_shape": (False,),
     "training": _SWITCH,
     "validate_features": _SWITCH,
 }
