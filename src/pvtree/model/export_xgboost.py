@@ -13,14 +13,26 @@ from pvtree.model.model import Model
 from pvtree.model.text_format import write_bytes
 from pvtree.model.tree import Tree
 from pvtree.model.ubjson import encode
+from pvtree.parameters.loss_table import LOSSES
 
 VERSION = (2, 1, 0)  # the oldest that reads it
 _ROOT = 2**31 - 1  # the parent of the root
+# XGBoost's names of our losses, or of one that transforms raw scores alike.
 OBJECTIVES = {
-    "regression": "reg:squarederror",
+    **dict.fromkeys(("regression", "huber", "fair", "quantile", "mape"), "reg:squarederror"),
+    "l1": "reg:absoluteerror",
+    "pseudohuber": "reg:pseudohubererror",
+    "squared_log": "reg:squaredlogerror",
+    "poisson": "count:poisson",
+    "gamma": "reg:gamma",
+    "tweedie": "reg:tweedie",
+    "cox": "survival:cox",
+    "cross_entropy": "reg:logistic",
     "binary": "binary:logistic",
+    "hinge": "binary:hinge",
     "multiclass": "multi:softprob",
-    "lambdarank": "rank:ndcg",
+    **dict.fromkeys(("lambdarank", "rank_xendcg"), "rank:ndcg"),
+    "pairwise": "rank:pairwise",
     "custom": "reg:squarederror",  # leaves raw scores as they are
 }
 
@@ -42,10 +54,10 @@ def dump(model: Model, form: str = "json") -> bytes:
 def _document(model: Model) -> dict[str, Any]:
     if model.categories or any((tree.cat_set >= 0).any() for tree in model.trees):
         raise InvalidParameterError("export_xgboost does not support categories; export to LightGBM's format instead.")
-    if model.objective not in OBJECTIVES or (model.ensemble == "forest" and model.n_outputs > 1):
-        raise InvalidParameterError(
-            "export_xgboost does not support forests of classes; export to LightGBM's format instead."
-        )
+    is_forest = model.objective == "classification" or (model.ensemble == "forest" and model.n_outputs > 1)
+    if model.objective not in OBJECTIVES or is_forest:
+        what = "forests of classes" if is_forest else f"objective={model.objective!r}"
+        raise InvalidParameterError(f"export_xgboost does not support {what}; export to LightGBM's format instead.")
     trees = xgboost_trees(model)
     n_parallel = model.n_parallel_trees
     classes = [k for _ in range(model.n_iterations) for k in range(model.n_outputs) for _ in range(n_parallel)]
@@ -54,10 +66,8 @@ def _document(model: Model) -> dict[str, Any]:
     bounds = list(range(0, len(trees) + 1, per))
     is_multi = model.objective == "multiclass" or model.n_outputs > 1
     objective = OBJECTIVES["multiclass" if is_multi and model.objective == "custom" else model.objective]
-    base = 0.5 if model.objective == "binary" else 0.0
-    if not trees and model.n_outputs == 1:  # without trees the base is all there is
-        start = float(model.init_score[0])
-        base = 1 / (1 + float(np.exp(-start))) if model.objective == "binary" else start
+    # Without trees the base is all there is.
+    base = _base_score(model.objective, float(model.init_score[0]) if not trees and model.n_outputs == 1 else 0.0)
     learner: dict[str, Any] = {
         "attributes": {},
         "feature_names": list(model.feature_names or ()),
@@ -88,7 +98,23 @@ def xgboost_trees(model: Model) -> list[dict[str, Any]]:
     return [_tree(model, number, tree) for number, tree in enumerate(_in_order(model))]
 
 
+def _base_score(objective: str, raw: float) -> float:
+    """XGBoost's base_score, which it transforms into this raw score."""
+    link = LOSSES[objective].link if objective in LOSSES else "identity"
+    if link == "sigmoid":
+        return 1 / (1 + float(np.exp(-raw)))
+    return float(np.exp(raw)) if link == "exp" else raw
+
+
 def _settings(objective: str, n_outputs: int) -> dict[str, Any]:
+    of_one_loss = {
+        "reg:pseudohubererror": {"pseudo_huber_param": {"huber_slope": "1"}},
+        "count:poisson": {"poisson_regression_param": {"max_delta_step": "0.7"}},
+        "reg:tweedie": {"tweedie_regression_param": {"tweedie_variance_power": "1.5"}},
+        **{name: {} for name in ("reg:absoluteerror", "survival:cox", "binary:hinge")},
+    }
+    if objective in of_one_loss:
+        return of_one_loss[objective]
     if objective.startswith("multi:"):
         return {"softmax_multiclass_param": {"num_class": str(n_outputs)}}
     if objective.startswith("rank:"):

@@ -15,18 +15,14 @@ from pvtree.model.model import Model
 from pvtree.model.text_format import Refused, check_outputs, check_shape, refuse
 from pvtree.model.tree import Tree
 from pvtree.model.ubjson import decode
+from pvtree.parameters.loss_table import LOSSES
 from pvtree.reading.tables import MAX_UNNAMED, is_unicode
 
 _REMEDY = "give a file written by xgboost.Booster.save_model or Model.export_xgboost"
 # XGBoost's objectives, and ours that transform raw scores alike. Any other becomes "custom", which leaves them raw.
 OBJECTIVES = {
-    **dict.fromkeys(
-        ("reg:squarederror", "reg:absoluteerror", "reg:pseudohubererror", "reg:quantileerror", "reg:linear"),
-        "regression",
-    ),
-    **dict.fromkeys(("binary:logistic", "reg:logistic"), "binary"),
-    **dict.fromkeys(("multi:softprob", "multi:softmax"), "multiclass"),
-    **dict.fromkeys(("rank:ndcg", "rank:pairwise", "rank:map"), "lambdarank"),
+    **{word: kind.name for kind in LOSSES.values() for word in kind.aliases.split() if ":" in word},
+    "rank:map": "lambdarank",
     "binary:logitraw": "custom",
 }
 _LOGISTIC = ("binary:logistic", "reg:logistic", "binary:logitraw")

@@ -20,6 +20,8 @@ _UNSUPPORTED = (
     "aft_loss_distribution feature_selector feature_weights lambdarank_bias_norm lambdarank_unbiased "
     "max_cached_hist_node max_cat_to_one_hot ndcg_exp_gain normalize_type one_drop "
     "refresh_leaf sample_type updater lambdarank_score_normalization "
+    # boosting, if a forest is asked for them
+    "base_score boost_from_average max_delta_step max_leaf_output max_tree_output min_data_in_bin "
     # forests
     "bootstrap criterion max_features max_samples oob_score"
 )
@@ -28,8 +30,9 @@ _UNSUPPORTED = (
 _LIGHTGBM_NAMES = (
     "alpha bagging_fraction bagging_freq categorical_feature early_stopping_round feature_fraction "
     "feature_fraction_bynode interaction_constraints is_unbalance lambda_l1 lambda_l2 lambdarank_norm "
-    "lambdarank_truncation_level learning_rate max_bin max_delta_step max_depth metric min_data_in_leaf min_gain_to_split min_sum_hessian_in_leaf monotone_constraints "
-    "num_iterations num_leaves num_machines num_threads objective seed top_k tree_learner verbosity"
+    "lambdarank_truncation_level learning_rate max_bin max_delta_step max_depth metric min_data_in_leaf "
+    "min_gain_to_split min_sum_hessian_in_leaf monotone_constraints num_iterations num_leaves "
+    "num_machines num_threads objective seed top_k tree_learner verbosity"
 )
 
 UNSUPPORTED = frozenset(_UNSUPPORTED.split())

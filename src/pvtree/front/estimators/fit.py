@@ -355,7 +355,8 @@ def _check_continues(start: Model, ensemble: str, objective: str, n_classes: int
         raise InvalidParameterError(
             f"init_model is of kind {start.ensemble!r}, but this estimator adds trees to {ensemble!r} only."
         )
-    n_known = 1 if start.classes is None else len(start.classes)
+    is_of_classes = start.objective in ("binary", "multiclass")  # files of other libraries do not name the classes
+    n_known = (max(2, start.n_outputs) if is_of_classes else 1) if start.classes is None else len(start.classes)
     if start.objective != objective or n_known != n_classes:
         raise InvalidParameterError(
             f"init_model was trained for {start.objective!r} with {n_known} class(es), this fit is for "
