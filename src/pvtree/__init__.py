@@ -28,18 +28,34 @@ if TYPE_CHECKING:
         DecisionTreeClassifier,
         DecisionTreeRegressor,
         GBDTClassifier,
+        GBDTModel,
         GBDTRanker,
         GBDTRegressor,
         RandomForestClassifier,
         RandomForestRegressor,
+        load,
     )
-    from pvtree.front.functional import Booster, CVBooster, Dataset, cv, train
-    from pvtree.front.plotting import create_tree_digraph, plot_importance, plot_metric, plot_traffic, plot_tree
+    from pvtree.front.functional import Booster, CVBooster, Dataset, Sequence, cv, train
+    from pvtree.front.plotting import (
+        create_tree_digraph,
+        plot_importance,
+        plot_metric,
+        plot_split_value_histogram,
+        plot_traffic,
+        plot_tree,
+    )
     from pvtree.model.model import Model
     from pvtree.model.tree import Tree
     from pvtree.planning.plan import plan
     from pvtree.reading.files import read_file
-    from pvtree.training.callbacks import checkpoint, early_stopping, log_evaluation, record_evaluation, reset_parameter
+    from pvtree.training.callbacks import (
+        EarlyStopException,
+        checkpoint,
+        early_stopping,
+        log_evaluation,
+        record_evaluation,
+        reset_parameter,
+    )
 
     __version__: str
 
@@ -52,7 +68,9 @@ __all__ = [
     "DecisionTreeClassifier",
     "DecisionTreeRegressor",
     "DivergedError",
+    "EarlyStopException",
     "GBDTClassifier",
+    "GBDTModel",
     "GBDTRanker",
     "GBDTRegressor",
     "InvalidDataError",
@@ -66,6 +84,7 @@ __all__ = [
     "PvtreeError",
     "RandomForestClassifier",
     "RandomForestRegressor",
+    "Sequence",
     "SkewWarning",
     "Tree",
     "Votes",
@@ -77,10 +96,12 @@ __all__ = [
     "create_tree_digraph",
     "cv",
     "early_stopping",
+    "load",
     "log_evaluation",
     "plan",
     "plot_importance",
     "plot_metric",
+    "plot_split_value_histogram",
     "plot_traffic",
     "plot_tree",
     "read_file",
@@ -98,12 +119,27 @@ _HOMES = {
     "Votes": "pvtree.find_split.strategy",
     "plan": "pvtree.planning.plan",
     "read_file": "pvtree.reading.files",
-    **dict.fromkeys(("Booster", "CVBooster", "Dataset", "cv", "train"), "pvtree.front.functional"),
+    **dict.fromkeys(("Booster", "CVBooster", "Dataset", "Sequence", "cv", "train"), "pvtree.front.functional"),
     **dict.fromkeys(
-        ("create_tree_digraph", "plot_importance", "plot_metric", "plot_traffic", "plot_tree"), "pvtree.front.plotting"
+        (
+            "create_tree_digraph",
+            "plot_importance",
+            "plot_metric",
+            "plot_split_value_histogram",
+            "plot_traffic",
+            "plot_tree",
+        ),
+        "pvtree.front.plotting",
     ),
     **dict.fromkeys(
-        ("checkpoint", "early_stopping", "log_evaluation", "record_evaluation", "reset_parameter"),
+        (
+            "EarlyStopException",
+            "checkpoint",
+            "early_stopping",
+            "log_evaluation",
+            "record_evaluation",
+            "reset_parameter",
+        ),
         "pvtree.training.callbacks",
     ),
 }

@@ -132,8 +132,6 @@ def test_arguments_of_predict_are_done_or_refused():
         np.testing.assert_array_equal(booster.predict(X, **{name: value}), expected)
     for given, sentence in (
         ({"num_iterations": 1}, r"num_iterations is no argument of Booster\.predict; did you mean num_iteration\?$"),
-        ({"pred_early_stop": True}, r"pred_early_stop=True is not supported by Booster\.predict; leave .* out\.$"),
-        ({"predict_disable_shape_check": True}, r"check=True is not supported by Booster\.predict; leave .* out\.$"),
         ({"output_margin": True}, r"output_margin is no argument of Booster\.predict; its arguments are data, start_"),
     ):
         with pytest.raises(InvalidParameterError, match=sentence):
@@ -147,7 +145,6 @@ def test_arguments_of_xgboost_s_predict_are_done_or_refused():
     np.testing.assert_array_equal(booster.predict(data, **fine, validate_features=True), booster.predict(data))
     for given, sentence in (
         ({"pred_interactions": True}, "pred_interactions=True is not supported"),
-        ({"strict_shape": True}, "strict_shape=True is not supported"),
         ({"approx_contribs": True}, "approx_contribs=True is not supported"),
         ({"pred_contrib": True}, r"no argument of Booster\.predict; did you mean pred_contribs\?"),
         ({"num_iteration": 1}, r"num_iteration is no argument of Booster\.predict"),
@@ -169,7 +166,7 @@ def test_models_travel_as_files_and_strings(tmp_path):
     text = (tmp_path / "lightgbm.txt").read_text()
     np.testing.assert_array_equal(pvtree.Booster(model_str=text).predict(X), booster.predict(X))
     with pytest.raises(InvalidParameterError, match=r"call pvtree\.train"):
-        pvtree.Booster(PARAMS, pvtree.Dataset(X, values))
+        pvtree.Booster(PARAMS)
 
 
 def test_classes_are_numbers_from_0():

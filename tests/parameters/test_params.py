@@ -155,17 +155,14 @@ def test_synonyms_are_renamed(alias, right):
     for made in (pvtree.GBDTClassifier(**{alias: 3}), pvtree.GBDTClassifier().set_params(**{alias: 3})):
         assert made.get_params()[right] == 3 * twice
         assert clone(made).get_params() == made.get_params()
-        assert alias not in repr(made)
-    both = f"^{right} and {alias} are two names for one parameter of GBDTClassifier; give one of them.$"
-    with pytest.raises(InvalidParameterError, match=both):
-        pvtree.GBDTClassifier(**{right: 3, alias: 3})
+        assert made.get_params()[alias] == 3  # shown as it was written
+    with pytest.raises(InvalidParameterError, match=r"is ignored, because .* is another name for it"):
+        right_names({right: 4, alias: 3}, [right], "a callback")
 
 
 def test_what_only_resembles_a_parameter_is_refused():
     with pytest.raises(InvalidParameterError, match=r"feature_fraction is not .*; use max_features instead"):
         pvtree.DecisionTreeClassifier(feature_fraction=0.5)
-    with pytest.raises(InvalidParameterError, match=r"bagging_seed is not .*; use random_state instead"):
-        pvtree.GBDTRegressor(bagging_seed=1)
     assert pvtree.DecisionTreeClassifier(colsample_bynode=0.5).max_features == 0.5
     with pytest.raises(InvalidParameterError, match="its parameters are criterion"):
         right_names({"zzz": 1}, ["criterion"], "Tree")
@@ -173,7 +170,7 @@ def test_what_only_resembles_a_parameter_is_refused():
 
 def test_what_is_done_anyway_may_be_asked_for():
     made = pvtree.GBDTClassifier(boosting_type="gbdt", tree_method="hist", missing=np.nan, class_weight=None)
-    assert made.get_params() == pvtree.GBDTClassifier().get_params()
+    assert made._parameters() == pvtree.GBDTClassifier()._parameters()
     with pytest.raises(
         InvalidParameterError,
         match=r"^boosting_type='dart' is not supported by GBDTClassifier; leave it out, or give 'gbdt' or 'gbrt'\.$",
@@ -216,8 +213,8 @@ def test_a_subclass_may_add_parameters():
 
     mine = Mine(extra=2, num_leaves=5)
     assert (mine.extra, mine.num_leaves, mine.n_estimators) == (2, 5, 100)
-    with pytest.raises(InvalidParameterError, match="xyz is not a parameter of Mine; its parameters are extra"):
-        Mine().set_params(xyz=1)
+    with pytest.raises(InvalidParameterError, match=r"extre is not a parameter of Mine; did you mean extra\?"):
+        Mine().set_params(extre=1)
 
 
 def test_params_for_the_trainer():

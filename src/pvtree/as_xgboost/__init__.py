@@ -5,12 +5,37 @@ of depth 6, a learning rate of 0.3, a reg_lambda of 1, leaves of a single row), 
 of rankers, and early stopping, which watches the last metric of the last evaluation set.
 """
 
+from pvtree.as_xgboost import callback
+from pvtree.as_xgboost.booster import Booster
 from pvtree.as_xgboost.estimators import DEFAULTS as DEFAULTS
-from pvtree.as_xgboost.estimators import XGBClassifier, XGBRanker, XGBRegressor
-from pvtree.as_xgboost.training import Booster, DMatrix, train
+from pvtree.as_xgboost.estimators import XGBClassifier, XGBModel, XGBRanker, XGBRegressor
+from pvtree.as_xgboost.matrix import DataIter, DMatrix, ExtMemQuantileDMatrix, QuantileDMatrix
+from pvtree.as_xgboost.plots import plot_importance, plot_tree, to_graphviz
+from pvtree.as_xgboost.training import cv, train
 
-__all__ = ["Booster", "DMatrix", "XGBClassifier", "XGBRanker", "XGBRegressor", "train"]
+_CLASSES = (
+    Booster, DataIter, DMatrix, ExtMemQuantileDMatrix, QuantileDMatrix, XGBClassifier, XGBModel, XGBRanker, XGBRegressor
+)  # fmt: skip
+_FUNCTIONS = (cv, plot_importance, plot_tree, to_graphviz, train)
+
+__all__ = [
+    "Booster",
+    "DMatrix",
+    "DataIter",
+    "ExtMemQuantileDMatrix",
+    "QuantileDMatrix",
+    "XGBClassifier",
+    "XGBModel",
+    "XGBRanker",
+    "XGBRegressor",
+    "callback",
+    "cv",
+    "plot_importance",
+    "plot_tree",
+    "to_graphviz",
+    "train",
+]
 
 # Pickles and tracebacks must not depend on where a file lies.
-for _public in (Booster, DMatrix, XGBClassifier, XGBRanker, XGBRegressor, train):
+for _public in (*_CLASSES, *_FUNCTIONS):
     _public.__module__ = __name__

@@ -14,15 +14,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from pvtree.as_xgboost.results import best_iteration, last_score, renamed, trees_of
 from pvtree.errors import InvalidDataError
-from pvtree.front.estimators import GBDTClassifier, GBDTRanker, GBDTRegressor
+from pvtree.front.estimators import GBDTClassifier, GBDTModel, GBDTRanker, GBDTRegressor
 from pvtree.front.estimators.eval_arguments import listed_metrics, one_each, paired, set_pairs
-from pvtree.model.model import Model
+from pvtree.front.estimators.loading import restored
+from pvtree.front.estimators.other_names import takes_other_names
+from pvtree.model.any_file import read_any, save_as_named
 from pvtree.parameters.aliases import ANYWAY
+from pvtree.parameters.loss_table import LOSSES
 from pvtree.reading.tables import Table
 from pvtree.training.callbacks import EvalResult, early_stopping
 
 if TYPE_CHECKING:
-    from pvtree.as_xgboost.training import Booster
+    from pvtree.as_xgboost.booster import Booster
 
 DEFAULTS: dict[str, Any] = {
     "learning_rate": 0.3,
@@ -50,19 +53,23 @@ class _AsXGBoost:
 
     _default_metric: ClassVar[str | None] = None
     # Without a limit on leaves, both policies grow the same tree.
-    _anyway: ClassVar[Mapping[str, tuple[Any, ...]]] = ANYWAY | {"grow_policy": ("depthwise", "lossguide")}
+    _anyway: ClassVar[Mapping[str, tuple[Any, ...]]] = ANYWAY | {
+        "grow_policy": ("depthwise", "lossguide"),
+        "tree_method": ("hist", "auto", "exact", "approx"),  # with a warning
+    }
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        ours = inspect.signature(cls.__init__)
-        theirs = [p.replace(default=DEFAULTS.get(p.name, p.default)) for p in ours.parameters.values()]
-        defaults = {p.name: p.default for p in theirs[1:]}
-        make = cls.__init__
+        if cls.__module__.startswith("pvtree."):  # a user's subclass has these defaults already
+            ours = inspect.signature(cls.__init__)
+            theirs = [p.replace(default=DEFAULTS.get(p.name, p.default)) for p in ours.parameters.values()]
+            defaults = {p.name: p.default for p in theirs[1:]}
+            make = cls.__init__
 
-        def __init__(self: Any, **given: Any) -> None:
-            make(self, **(defaults | given))
+            def __init__(self: Any, **given: Any) -> None:
+                make(self, **(defaults | given))
 
-        __init__.__signature__ = ours.replace(parameters=theirs)  # type: ignore[attr-defined]
-        cls.__init__ = __init__  # type: ignore[method-assign]
+            __init__.__signature__ = ours.replace(parameters=theirs)  # type: ignore[attr-defined]
+            cls.__init__ = takes_other_names(__init__)  # type: ignore[method-assign]
         super().__init_subclass__(**kwargs)
 
     def fit(
@@ -118,9 +125,19 @@ class _AsXGBoost:
             rounds = self.early_stopping_rounds  # type: ignore[attr-defined]
         if rounds:
             callbacks = [*(callbacks or []), _last_decides(rounds, verbose=False)]
+        callbacks = self._adapted(callbacks)
         return super().fit(  # type: ignore[misc, no-any-return]
             X, y, sample_weight, eval_set=eval_set, verbose=verbose, callbacks=callbacks, **arguments
         )  # fmt: skip
+
+    def _adapted(self, callbacks: Any) -> Any:
+        """XGBoost's callback objects as ours."""
+        if not callbacks:
+            return callbacks
+        from pvtree.as_xgboost.booster import Booster
+        from pvtree.as_xgboost.callback import adapted
+
+        return adapted(callbacks, 1.0, Booster._with_model)
 
     def predict(
         self, X: Any, *, output_margin: bool = False, iteration_range: tuple[int, int] | None = None, **arguments: Any
@@ -161,6 +178,30 @@ class _AsXGBoost:
         listed = listed_metrics(self.eval_metric)  # type: ignore[attr-defined]
         return listed and [_of_number(metric) if callable(metric) else metric for metric in listed]
 
+    def _idle_parameters(self, values: dict[str, Any]) -> list[str]:
+        sentences: list[str] = super()._idle_parameters(values)  # type: ignore[misc]
+        method = self.get_params().get("tree_method")  # type: ignore[attr-defined]
+        if method in ("exact", "approx"):
+            sentences.append(f"tree_method={method!r} is taken as 'hist', which is the only one here.")
+        return sentences
+
+    def get_xgb_params(self) -> dict[str, Any]:
+        """The parameters of training, by name."""
+        params: dict[str, Any] = self.get_params()  # type: ignore[attr-defined]
+        return {name: value for name, value in params.items() if name not in ("n_estimators", "importance_type")}
+
+    def get_num_boosting_rounds(self) -> int:
+        return int(self.n_estimators)  # type: ignore[attr-defined]
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        """The initial scores, one per output, on the scale of predictions, as XGBoost's base_score."""
+        check_is_fitted(self, "model_")
+        base, objective = self.model_.init_score, self.model_.objective  # type: ignore[attr-defined]
+        link = LOSSES[objective].link if objective in LOSSES else "identity"
+        values = {"sigmoid": 1 / (1 + np.exp(-base)), "exp": np.exp(base)}.get(link, base)
+        return np.asarray(values, np.float32)
+
     def evals_result(self) -> dict[str, dict[str, list[float]]]:
         """The metrics of every iteration, by XGBoost's names."""
         return renamed(self.evals_result_)  # type: ignore[attr-defined]
@@ -176,27 +217,27 @@ class _AsXGBoost:
         return last_score(self.best_score_ if self.best_iteration_ else {})  # type: ignore[attr-defined]
 
     def get_booster(self) -> Booster:
-        from pvtree.as_xgboost.training import Booster
+        from pvtree.as_xgboost.booster import Booster
 
         return Booster.of(self)  # type: ignore[arg-type, return-value]
 
     def save_model(self, fname: Any) -> None:
-        """Write a model file of pvtree."""
-        self.model_.save(fname)  # type: ignore[attr-defined]
+        """Write XGBoost's JSON or UBJSON if the name ends with .json or .ubj, else a model file of pvtree."""
+        save_as_named(self.model_, fname)  # type: ignore[attr-defined]
 
     def load_model(self, fname: Any) -> None:
-        """Read a saved model, to predict with it."""
-        self.model_ = Model.load(fname)
-        self.n_features_in_ = self.model_.n_features
-        if self.model_.classes is not None:
-            self.classes_ = np.asarray(self.model_.classes)
-            self.n_classes_ = len(self.classes_)
+        """Read a model of pvtree or XGBoost, to predict with it."""
+        restored(self, read_any(fname))  # type: ignore[arg-type]
 
 
 class XGBRegressor(_AsXGBoost, GBDTRegressor):  # type: ignore[misc]
     """``GBDTRegressor`` with XGBoost's defaults."""
 
     _default_metric = "rmse"
+
+
+class XGBModel(_AsXGBoost, GBDTModel):  # type: ignore[misc]
+    """``GBDTModel`` with XGBoost's defaults: trains the task that ``objective`` names."""
 
 
 class OwnObjective(XGBRegressor):
@@ -261,6 +302,18 @@ class XGBRanker(_AsXGBoost, GBDTRanker):  # type: ignore[misc]
             X, y, group=group, qid=qid, eval_set=pairs or None, eval_group=eval_group, eval_qid=eval_qid,
             eval_at=eval_at, **arguments,
         )  # fmt: skip
+
+    def score(self, X: Any, y: Any) -> float:
+        """The NDCG of ``predict(X)``, whose column ``qid`` holds the queries; all rows are one query without it."""
+        from pvtree.objectives.metrics import get_metric
+        from pvtree.reading.targets import read_queries
+
+        n_rows = len(np.asarray(y))
+        qid = np.asarray(X["qid"]) if _has_queries(X) else np.zeros(n_rows, np.int64)
+        queries = read_queries(None, qid, n_rows)
+        sizes = np.array([n_rows]) if queries is None else queries.sizes
+        metric = get_metric("ndcg@32", "lambdarank")
+        return float(metric(np.asarray(y, np.float64), np.ascontiguousarray(self._raw(X).T), None, sizes))
 
     def _features(self, X: Any) -> Any:
         """Drop the column of query ids, which is not a feature. X may come with it or without."""

@@ -1,4 +1,4 @@
-"""XGBoost's train, DMatrix and Booster."""
+"""XGBoost's train and cv."""
 
 from __future__ import annotations
 
@@ -6,108 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from pvtree.as_xgboost.estimators import OwnObjective, XGBClassifier, XGBRanker, XGBRegressor
-from pvtree.as_xgboost.results import best_iteration, last_score, renamed, trees_of
-from pvtree.errors import InvalidParameterError
-from pvtree.front.functional import Booster as LightGBMBooster
+from pvtree.as_xgboost.booster import Booster
+from pvtree.as_xgboost.callback import EarlyStopping, EvaluationMonitor, TrainingCallback, adapted
+from pvtree.as_xgboost.estimators import XGBRegressor
+from pvtree.as_xgboost.family import FAMILY, numbers_of, warn_of_method
+from pvtree.as_xgboost.results import METRIC_NAMES, best_iteration, last_score, renamed
 from pvtree.front.functional import Dataset
-from pvtree.front.functional.predict_arguments import OF_XGBOOST, check_others
-from pvtree.front.functional.training import Family, read_params, run
-from pvtree.reading.tables import as_dense
-
-
-class DMatrix(Dataset):
-    """``Dataset`` with XGBoost's arguments.
-
-    Parameters
-    ----------
-    data, label, weight, group, qid
-        As in ``Dataset``.
-    base_margin : array-like or None, default=None
-        The raw score that boosting starts from in each row. Unlike XGBoost, ``predict`` does not add it.
-    feature_names : list of str or None, default=None
-        Names of the columns.
-    enable_categorical : bool, default=False
-        No effect: categories are always supported.
-    nthread : int or None, default=None
-        No effect.
-    """
-
-    def __init__(
-        self,
-        data: Any,
-        label: Any = None,
-        *,
-        weight: Any = None,
-        base_margin: Any = None,
-        feature_names: Any = None,
-        group: Any = None,
-        qid: Any = None,
-        enable_categorical: bool = False,
-        nthread: int | None = None,
-    ) -> None:
-        names = "auto" if feature_names is None else feature_names
-        super().__init__(data, label, None, weight, group, base_margin, names, qid=qid)
-
-    def num_row(self) -> int:
-        return self.num_data()
-
-    def num_col(self) -> int:
-        return self.num_feature()
-
-
-class Booster(LightGBMBooster):
-    """A trained model with the methods of XGBoost's Booster; the best iteration counts from 0."""
-
-    def predict(  # type: ignore[override]
-        self,
-        data: Any,
-        output_margin: bool = False,
-        pred_leaf: bool = False,
-        pred_contribs: bool = False,
-        iteration_range: tuple[int, int] = (0, 0),
-        **others: Any,
-    ) -> np.ndarray:
-        """Predict values, probabilities or, with the objective multi:softmax, classes.
-
-        Parameters
-        ----------
-        data : DMatrix or any X that estimators accept
-            The rows to predict.
-        output_margin : bool, default=False
-            Predict raw scores.
-        pred_leaf : bool, default=False
-            Predict the number of the row's leaf in each tree.
-        pred_contribs : bool, default=False
-            Predict SHAP values.
-        iteration_range : (int, int), default=(0, 0)
-            The first iteration to use and the one to stop before; (0, 0) for all.
-        **others
-            XGBoost's other arguments, if they ask for what pvtree does anyway.
-        """
-        check_others(others, OF_XGBOOST, Booster.predict)
-        kind = {"raw_score": output_margin, "pred_leaf": pred_leaf, "pred_contrib": pred_contribs}
-        predicted = as_dense(self._predict(trees_of(self.model_, *iteration_range), data, {}, **kind))
-        gives_classes = self.params.get("objective") == "multi:softmax"
-        if gives_classes and not (output_margin or pred_leaf or pred_contribs):
-            return predicted.argmax(axis=1).astype(np.float32)
-        return predicted
-
-    def get_score(self, fmap: str = "", importance_type: str = "weight") -> dict[str, float]:
-        """The importance of each feature that splits, by name.
-
-        ``importance_type`` is "weight" (the number of splits), "gain" (their mean gain) or "total_gain".
-        """
-        names = self.model_.feature_names or [f"f{j}" for j in range(self.model_.n_features)]
-        splits, gains = (self.model_.feature_importance(kind) for kind in ("split", "gain"))
-        kinds = {"weight": splits, "gain": gains / np.maximum(splits, 1), "total_gain": gains}
-        if importance_type not in kinds:
-            raise InvalidParameterError(
-                f"importance_type={importance_type!r} is unknown; use one of {', '.join(map(repr, kinds))}."
-            )
-        return {names[j]: float(kinds[importance_type][j]) for j in np.flatnonzero(splits)}
+from pvtree.front.functional.cross_validation import make_folds, mean_of_folds, run_callbacks, train_fold
+from pvtree.front.functional.training import read_params, run
 
 
 def train(
@@ -149,23 +55,25 @@ def train(
     xgb_model : Booster, Model or path or None, default=None
         A model to continue from.
     callbacks : list or None, default=None
-        Callbacks, as in ``pvtree.train``.
+        Objects of ``as_xgboost.callback``, or callbacks as in ``pvtree.train``.
     custom_metric : callable or None, default=None
         A custom metric, ``custom_metric(preds, dataset) -> (name, value)``; lower is better.
     **where
         Arguments of ``fit`` about where to train: comm, client, timeout, checkpoint, checkpoint_freq.
     """
-    values = dict(params) if obj is None else {**params, "objective": obj}
-    parsed = read_params(
-        values, Family(XGBRegressor, XGBClassifier, XGBRanker, OwnObjective), n_estimators=num_boost_round,
-        early_stopping_rounds=early_stopping_rounds,
-    )  # fmt: skip
+    values = numbers_of(params) if obj is None else {**numbers_of(params), "objective": obj}
+    warn_of_method(values)
+    parsed = read_params(values, FAMILY, n_estimators=num_boost_round, early_stopping_rounds=early_stopping_rounds)
     if parsed.metrics is None and parsed.task == "regression":
         parsed = replace(parsed, metrics=[XGBRegressor._default_metric])
     sets, names = [each for each, _ in evals or []], [name for _, name in evals or []]
+    theirs = [each for each in callbacks or [] if isinstance(each, TrainingCallback)]
+    for each in theirs:
+        each.before_training(Booster(values))
+    scale = parsed.estimator._hessian_scale(parsed.n_classes)
     estimator = run(
-        parsed, dtrain, sets, names, custom_metric, xgb_model=xgb_model, callbacks=callbacks, verbose=verbose_eval,
-        **where,
+        parsed, dtrain, sets, names, custom_metric, xgb_model=xgb_model,
+        callbacks=adapted(callbacks, scale, Booster._with_model), verbose=verbose_eval, **where,
     )  # fmt: skip
     if evals_result is not None:
         evals_result.clear()
@@ -174,4 +82,102 @@ def train(
     if booster.best_iteration:
         booster.best_iteration = best_iteration(booster.best_iteration)
         booster.best_score = last_score(booster.best_score)  # type: ignore[assignment]
-    return booster  # type: ignore[return-value]
+    for each in theirs:
+        booster = each.after_training(booster)
+    return booster
+
+
+def cv(
+    params: Mapping[str, Any],
+    dtrain: Dataset,
+    num_boost_round: int = 10,
+    nfold: int = 3,
+    stratified: bool = False,
+    folds: Any = None,
+    metrics: Any = (),
+    obj: Any = None,
+    maximize: bool | None = None,
+    early_stopping_rounds: int | None = None,
+    fpreproc: Any = None,
+    as_pandas: bool = True,
+    verbose_eval: Any = None,
+    show_stdv: bool = True,
+    seed: int = 0,
+    callbacks: Any = None,
+    shuffle: bool = True,
+    custom_metric: Any = None,
+) -> Any:
+    """Cross-validate with XGBoost's arguments.
+
+    Parameters
+    ----------
+    params : mapping
+        Parameters by XGBoost's, LightGBM's or pvtree's names.
+    dtrain : DMatrix
+        The rows of all folds.
+    num_boost_round : int, default=10
+        The number of iterations. At least 1.
+    nfold, stratified, folds, shuffle, seed
+        How to make folds, as in ``pvtree.cv``.
+    metrics : str or list, default=()
+        Metrics in place of those of ``params``.
+    obj : callable or None, default=None
+        A custom objective, ``obj(preds, dtrain) -> (gradient, hessian)``.
+    maximize : bool or None, default=None
+        Whether a higher value of the watched metric is better; None for its own direction.
+    early_stopping_rounds : int or None, default=None
+        Stop when the last metric of the held-out rows has not improved for this many iterations. At least 1.
+    fpreproc : callable or None, default=None
+        Called for each fold, ``fpreproc(dtrain, dtest, params) -> (dtrain, dtest, params)``.
+    as_pandas : bool, default=True
+        Return a DataFrame instead of a dictionary.
+    verbose_eval : bool, int or None, default=None
+        Print the means after every iteration, or after every so many.
+    show_stdv : bool, default=True
+        Whether to print standard deviations too.
+    callbacks : list or None, default=None
+        Objects of ``as_xgboost.callback``; they see the means.
+    custom_metric : callable or None, default=None
+        As in ``train``.
+
+    Returns
+    -------
+    DataFrame or dict
+        The columns train-rmse-mean, train-rmse-std, test-rmse-mean, test-rmse-std and so on, a row per iteration.
+    """
+    values = numbers_of(params) if obj is None else {**numbers_of(params), "objective": obj}
+    asked = [metrics] if isinstance(metrics, str) else list(metrics or ())
+    if asked:
+        values = {name: value for name, value in values.items() if name not in ("eval_metric", "metric")}
+        values["eval_metric"] = asked
+    parsed = read_params(values, FAMILY, n_estimators=num_boost_round)
+    histories = []
+    for chosen, held in make_folds(parsed, dtrain, folds, nfold, stratified, shuffle, seed):
+        train_part, valid_part, own = dtrain.subset(chosen), dtrain.subset(held), values
+        if fpreproc is not None:
+            train_part, valid_part, own = fpreproc(train_part, valid_part, dict(values))
+        fold = read_params(own, FAMILY, n_estimators=num_boost_round)
+        if fold.metrics is None and fold.task == "regression":
+            fold = replace(fold, metrics=[XGBRegressor._default_metric])
+        _, history = train_fold(fold, train_part, valid_part, custom_metric, None, [], True)
+        histories.append(history)
+    means = [mean_of_folds(results) for results in zip(*histories, strict=True)]
+    means = [[("test" if row[0] == "valid" else row[0], *row[1:]) for row in rows] for rows in means]
+    watching = list(callbacks or [])
+    if early_stopping_rounds:
+        watching.append(EarlyStopping(rounds=early_stopping_rounds, data_name="test", maximize=maximize))
+    if verbose_eval:
+        watching.append(EvaluationMonitor(period=int(verbose_eval), show_stdv=show_stdv))
+    ours = [each for each in adapted(watching, 1.0, Booster._with_model) if not each.before_iteration]
+    n_kept, _ = run_callbacks(sorted(ours, key=lambda each: each.order), means)
+    table: dict[str, list[float]] = {}
+    for rows in means[:n_kept]:
+        for name, metric, mean, _, deviation in rows:
+            theirs = METRIC_NAMES.get(metric, metric)
+            table.setdefault(f"{name}-{theirs}-mean", []).append(mean)
+            table.setdefault(f"{name}-{theirs}-std", []).append(deviation)
+    if not as_pandas:
+        return table
+    import pandas as pd
+
+    return pd.DataFrame(table)

@@ -242,6 +242,48 @@ class Model:
 
         return import_lightgbm.read(path)
 
+    def export_xgboost(self, path: str | os.PathLike[str]) -> None:
+        """Write XGBoost's model, as UBJSON if ``path`` ends with .ubj, else as JSON; it predicts the same in float32.
+
+        Categories and forests of classes are not supported.
+        """
+        from pvtree.model import export_xgboost
+
+        export_xgboost.write(self, path)
+
+    @classmethod
+    def from_xgboost(cls, path: str | os.PathLike[str]) -> Model:
+        """Read XGBoost's JSON or UBJSON model; one that these trees cannot express raises a ModelFileError."""
+        from pvtree.model import import_xgboost
+
+        return import_xgboost.read(path)
+
+    def predict(
+        self, X: Any, num_iteration: int | None = None, start_iteration: int = 0, n_threads: int = 1
+    ) -> np.ndarray:
+        """Classes, if the model has classes, or values; of rows as estimators accept them.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame, Arrow table or sparse matrix
+            Rows with the columns that the model was trained on.
+        num_iteration : int or None, default=None
+            How many iterations to use; None, 0 and negative numbers use all.
+        start_iteration : int, default=0
+            The first iteration to use.
+        n_threads : int, default=1
+            The number of threads. Must be at least 1.
+        """
+        from pvtree.model.prediction_kinds import checked_range, most_probable
+
+        asked = checked_range(start_iteration, num_iteration)
+        return most_probable(self, self.predict_raw(self.encode(X), n_threads=n_threads, **asked))
+
+    def __repr__(self) -> str:
+        shape = f"{len(self.trees)} trees, {self.n_features} features"
+        outputs = f", {self.n_outputs} outputs" if self.n_outputs > 1 else ""
+        return f"<Model: {self.ensemble} for {self.objective}, {shape}{outputs}>"
+
     def to_dot(self, tree_index: int = 0, show_info: Collection[str] | None = None, precision: int = 3) -> str:
         """A tree in graphviz's DOT language.
 

@@ -44,6 +44,9 @@ class Tree:
     def n_values(self) -> int:
         return int(self.value.shape[1])
 
+    def __repr__(self) -> str:
+        return f"<Tree: {self.n_leaves} leaves>"
+
     def __eq__(self, other: object) -> bool:
         """Trees are equal if all their arrays are, to the last bit."""
         if not isinstance(other, Tree):

@@ -1,17 +1,19 @@
 """Parameter names of LightGBM, XGBoost and scikit-learn, and pvtree's names for the same things.
 
-Synonyms are renamed before an estimator is made, so that equal fits look equal (ADR 0019). A name that only resembles
-one of our parameters is refused, and the message names that parameter.
+Synonyms are renamed before training, so that equal fits look equal (ADR 0019). A name that only resembles one of our
+parameters is refused, and the message names that parameter; one that means nothing is told in a warning (ADR 0028).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from types import NoneType
+from typing import Any, NamedTuple
 
 from pvtree.errors import InvalidParameterError
 from pvtree.parameters.loss_table import LOSSES
+from pvtree.parameters.peer_names import LIGHTGBM_NAMES, UNSUPPORTED
 from pvtree.parameters.suggestions import closest
 
 # The same thing under another name.
@@ -78,6 +80,7 @@ OBJECTIVE_WORDS: dict[str, str] = {kind.name: kind.aliases for kind in LOSSES.va
 # The parameter that LightGBM and scikit-learn call alpha; with any other objective that is reg_alpha, as in XGBoost.
 ALPHA_OF = {"quantile": "quantile_alpha", "huber": "huber_slope"}
 
+LEAST_LETTERS = 13  # of a synonym that a misspelt name is compared with
 _SWITCH = (True, False)
 # Parameters whose listed values ask for what pvtree does anyway. None is always accepted.
 ANYWAY: dict[str, tuple[Any, ...]] = {
@@ -153,41 +156,110 @@ _ELSEWHERE = {
 }
 
 
-def right_names(
+class ReadNames(NamedTuple):
+    """Parameters by the names that an estimator knows, and what else was written."""
+
+    values: dict[str, Any]
+    others: dict[str, Any]  # as written: other names of parameters, what is done anyway, and what is unknown
+    unknown: list[str]  # sentences about names that mean nothing
+    ignored: list[str]  # sentences about parameters that were given under several names
+
+
+def read_names(
     given: Mapping[str, Any],
     known: Collection[str],
     owner: str,
     anyway: Mapping[str, tuple[Any, ...]] = ANYWAY,
     objective: Any = None,
-) -> dict[str, Any]:
-    """Rename parameters to the names that ``owner`` knows; drop those that ask for what is done anyway.
+) -> ReadNames:
+    """Rename parameters to the names that ``owner`` knows.
 
-    Unknown names and two names for one parameter are refused. What alpha means depends on the ``objective``, unless it
-    is given with the others.
+    A name that is misspelt, or that asks for what is not supported, is refused. One that means nothing is told as a
+    sentence. Of several names for one parameter LightGBM's own counts, then the shortest. What alpha means depends on
+    the ``objective``, unless it is given with the others.
     """
-    objective = given.get("objective", objective)
-    named = objective_named(objective, LOSSES) if isinstance(objective, str) else None
-    renamed: dict[str, Any] = {}
+    objective = next((value for name, value in given.items() if synonym(name, ["objective"])), objective)
+    read = ReadNames({}, {}, [], [])
     came_as: dict[str, str] = {}
     for name, value in given.items():
-        right = ALPHA_OF[named] if name == "alpha" and named in ALPHA_OF else synonym(name, known)
+        right = synonym(name, known, objective)
         if right is None:
-            if name in anyway and _is_one_of(value, anyway[name]):
-                continue
-            raise InvalidParameterError(f"{_refusal(name, value, owner)}; {_remedy(name, known)}")
-        if right in renamed:
-            raise InvalidParameterError(
-                f"{came_as[right]} and {name} are two names for one parameter of {owner}; give one of them."
-            )
-        came_as[right] = name
-        renamed[right] = CONVERSIONS[name](value) if name != right and name in CONVERSIONS else value
-    return renamed
+            read.others[name] = value
+            if not (name in anyway and _is_one_of(value, anyway[name])):
+                if is_refused(name, known):
+                    raise InvalidParameterError(f"{_refusal(name, value, owner)}; {_remedy(name, known)}")
+                read.unknown.append(f"{name} is not a parameter of {owner} and has no effect; leave it out.")
+            continue
+        if name != right:
+            read.others[name] = value
+        if right in came_as:
+            first, second = sorted((came_as[right], name), key=precedence)
+            if agree(converted(first, right, given[first]), converted(second, right, given[second])):
+                first = right if right in (first, second) else first
+            else:
+                read.ignored.append(ignored(second, first))
+                read.others.pop(second, None)
+            came_as[right] = first
+        else:
+            came_as[right] = name
+    read.values.update({right: converted(name, right, given[name]) for right, name in came_as.items()})
+    return read
 
 
-def synonym(name: str, known: Collection[str]) -> str | None:
-    """The one of the ``known`` parameters that ``name`` or one of its synonyms stands for, or None."""
+def right_names(
+    given: Mapping[str, Any], known: Collection[str], owner: str, anyway: Mapping[str, tuple[Any, ...]] = ANYWAY
+) -> dict[str, Any]:
+    """Rename parameters where every name must mean something; unknown ones and two for one parameter are refused."""
+    read = read_names(given, known, owner, anyway)
+    if read.ignored:
+        raise InvalidParameterError(read.ignored[0])
+    for name in given:
+        if synonym(name, known) is None and name not in anyway:
+            raise InvalidParameterError(f"{name} is not a parameter of {owner}; {_remedy(name, known)}")
+    return read.values
+
+
+def precedence(name: str) -> tuple[bool, int, str]:
+    """Sorts the names of one parameter as LightGBM does: its own, then the shortest, then by the alphabet."""
+    return name not in LIGHTGBM_NAMES, len(name), name
+
+
+def ignored(name: str, first: str) -> str:
+    """The warning about a parameter that is given under two names."""
+    return f"{name} is ignored, because {first} is another name for it; pass one of them."
+
+
+def converted(name: str, right: str, value: Any) -> Any:
+    """A value given as ``name`` in the units of ``right``."""
+    return CONVERSIONS[name](value) if name != right and name in CONVERSIONS else value
+
+
+def agree(one: Any, other: Any) -> bool:
+    """Whether two values of a parameter are the same; objects of one type count as copies of each other."""
+    if isinstance(one, str | int | float | NoneType) or isinstance(other, str | int | float | NoneType):
+        return bool(one == other) or (one != one and other != other)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(agree, one, other))
+    return type(one) is type(other)
+
+
+def is_refused(name: str, known: Collection[str]) -> bool:
+    """Whether an unknown name is an error: it is misspelt, belongs elsewhere, or asks for another model."""
+    resembling = {word for right in known for word in RELATED.get(right, "").split()}
+    if name.lower() in resembling or name in ANYWAY or name in _ELSEWHERE or name.lower() in UNSUPPORTED:
+        return not name.lower().endswith("_seed")
+    words = {*known, *(word for right in known for word in _long_synonyms(right))}
+    return closest(name, words) is not None
+
+
+def synonym(name: str, known: Collection[str], objective: Any = None) -> str | None:
+    """The one of the ``known`` parameters that ``name`` stands for with this objective, or None."""
     if name in known:
         return name
+    if name == "alpha" and isinstance(objective, str):
+        right = ALPHA_OF.get(objective_named(objective, LOSSES) or "")
+        if right in known:
+            return right
     return next((right for right in known if name.lower() in SYNONYMS.get(right, "").split()), None)
 
 
@@ -206,9 +278,8 @@ def _is_one_of(value: Any, accepted: tuple[Any, ...]) -> bool:
 
 
 def _refusal(name: str, value: Any, owner: str) -> str:
-    return (
-        f"{name}={value!r} is not supported by {owner}" if name in ANYWAY else f"{name} is not a parameter of {owner}"
-    )
+    is_known = name in ANYWAY or name in UNSUPPORTED
+    return f"{name}={value!r} is not supported by {owner}" if is_known else f"{name} is not a parameter of {owner}"
 
 
 def _remedy(name: str, known: Collection[str]) -> str:
@@ -221,8 +292,15 @@ def _remedy(name: str, known: Collection[str]) -> str:
         return f"use {same[0]} instead."
     if name in _ELSEWHERE:
         return _ELSEWHERE[name]
-    near = closest(name, known)
+    if name in UNSUPPORTED:
+        return "leave it out."
+    near = closest(name, known) or closest(name, [word for right in known for word in _long_synonyms(right)])
     return f"did you mean {near}?" if near else f"its parameters are {', '.join(sorted(known))}."
+
+
+def _long_synonyms(right: str) -> list[str]:
+    """Without the short words, which resemble too much."""
+    return [word for word in SYNONYMS.get(right, "").split() if len(word) >= LEAST_LETTERS]
 
 
 def _twice(value: Any) -> Any:

@@ -22,6 +22,12 @@ class ClassWeights:
     is_unbalance: bool = False  # of two classes: the smaller one gets the weight of the larger
     name: str = "class_weight"  # in errors
 
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> ClassWeights:
+        """Those among an estimator's parameters."""
+        names = ("class_weight", "scale_pos_weight", "is_unbalance")
+        return cls(**{name: values[name] for name in names if name in values})
+
     def applied(self, rows: TrainingRows, target: Target, comm: Communicator) -> TrainingRows:
         """The rows with these factors in their weights."""
         if target.classes is None:

@@ -19,6 +19,7 @@ from pvtree.parameters.rules import RULES, integer
 TRAINING_NAMES = frozenset({"training", "train"})
 # What may change between two trees. The other parameters have shaped the bins, the memory or the workers' agreement.
 CHANGEABLE = (
+    "colsample_bytree",
     "learning_rate",
     "max_depth",
     "min_child_samples",
@@ -51,6 +52,7 @@ class CallbackEnv(NamedTuple):
     evaluation_result_list: list[EvalResult]  # set by set, within a set metric by metric
 
 
+@public
 class EarlyStopException(Exception):
     """Raised by a callback to end training and keep the trees up to ``best_iteration``."""
 
@@ -66,6 +68,13 @@ class Training:
     def __init__(self, ensemble: str) -> None:
         self._ensemble = ensemble
         self._changes: dict[str, Any] = {}
+        self._make_model: Callable[[], Any] | None = None
+
+    def model(self) -> Any:
+        """The Model with the trees so far."""
+        if self._make_model is None:
+            raise InvalidParameterError("There is no model before training has begun; ask for it after an iteration.")
+        return self._make_model()
 
     def reset_parameter(self, params: Mapping[str, Any]) -> None:
         """Change parameters on all workers, from the next iteration on."""
@@ -104,7 +113,7 @@ class early_stopping:
     Parameters
     ----------
     stopping_rounds : int
-        The number of iterations without improvement, at least 1.
+        The number of iterations without improvement. 0 and negative numbers turn it off, as in LightGBM.
     first_metric_only : bool, default=False
         Whether to watch the first metric alone.
     verbose : bool, default=True
@@ -113,6 +122,7 @@ class early_stopping:
         The least improvement that counts, at least 0: one number, or one per metric.
     """
 
+    before_iteration = False
     order = 30  # after the callbacks that only look, so that they see the last iteration too
     # A run that resumes a checkpoint shows the past results to callbacks with this attribute, so that they remember
     # them. Other callbacks are not called for past iterations.
@@ -125,7 +135,8 @@ class early_stopping:
         verbose: bool = True,
         min_delta: float | Sequence[float] = 0.0,
     ) -> None:
-        integer("", 1).check("stopping_rounds", stopping_rounds)
+        integer("", -(2**31)).check("stopping_rounds", stopping_rounds)
+        self.enabled = stopping_rounds > 0
         self.stopping_rounds = stopping_rounds
         self.first_metric_only = first_metric_only
         self.verbose = verbose
@@ -138,6 +149,8 @@ class early_stopping:
         self._best: dict[tuple[str, str], tuple[int, list[EvalResult]]] = {}
 
     def __call__(self, env: CallbackEnv) -> None:
+        if not self.enabled:
+            return
         if env.iteration == env.begin_iteration:
             self._start(env.evaluation_result_list)
         watched = self._watched(env.evaluation_result_list)
@@ -206,6 +219,7 @@ class log_evaluation:
         Whether to print the standard deviation over the folds of a cross-validation.
     """
 
+    before_iteration = False
     order = 10
 
     def __init__(self, period: int = 1, show_stdv: bool = True) -> None:
@@ -232,6 +246,7 @@ class record_evaluation:
         Where to write them: {set: {metric: [value of each iteration]}}.
     """
 
+    before_iteration = False
     order = 20
     replays = True
 
@@ -313,6 +328,9 @@ class checkpoint:
             raise InvalidTypeError(f"directory must be the path of a folder, got {directory!r}.")
         integer("", 1).check("period", period)
         self.directory, self.period = directory, period
+
+    before_iteration = False
+    order = 40
 
     def __call__(self, env: CallbackEnv) -> None:
         """Do nothing: fit reads ``directory`` and ``period`` before training."""

@@ -69,6 +69,8 @@ class TrainingRun:
         self.ledgers: list[Any] = []  # traffic after each iteration
         self.stop: EarlyStopException | None = None
         self.runner = CallbackRunner(options, comm.traffic) if comm.rank == 0 else None
+        if self.runner is not None:
+            self.runner.training._make_model = self.model
 
     def model(self) -> Model:
         """All trees so far."""

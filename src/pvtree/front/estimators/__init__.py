@@ -6,14 +6,17 @@ from pvtree.front.estimators.forest import (
     RandomForestClassifier,
     RandomForestRegressor,
 )
-from pvtree.front.estimators.gbdt import GBDTClassifier, GBDTRanker, GBDTRegressor
+from pvtree.front.estimators.gbdt import GBDTClassifier, GBDTModel, GBDTRanker, GBDTRegressor
+from pvtree.front.estimators.loading import load
 
 __all__ = [
     "DecisionTreeClassifier",
     "DecisionTreeRegressor",
     "GBDTClassifier",
+    "GBDTModel",
     "GBDTRanker",
     "GBDTRegressor",
     "RandomForestClassifier",
     "RandomForestRegressor",
+    "load",
 ]

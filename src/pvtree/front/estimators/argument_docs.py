@@ -113,6 +113,16 @@ PREDICT: Docs = {
         "Whether to return SHAP values. For each output there are n_features + 1 columns: what each feature adds to "
         "the row's raw score, and last the expected score of a training row. Their sum is the raw score.",
     ),
+    "validate_features": (
+        "bool or None",
+        "Whether the names of X's columns must be those of fit. False takes the columns by position.",
+    ),
+    "others": (
+        "any",
+        "LightGBM's ``pred_early_stop``, ``pred_early_stop_freq`` and ``pred_early_stop_margin`` (a row stops at the "
+        "first score beyond the margin), ``predict_disable_shape_check`` (columns beyond the last are left out, absent "
+        "ones are 0) and ``num_threads``.",
+    ),
 }
 
 SCORE: Docs = {
@@ -138,6 +148,8 @@ ATTRIBUTES: Docs = {
     "certificates_": ("list of Certificate, or None", "How many splits were proven best, tree by tree."),
     "booster_": ("Booster", "The model with the methods of LightGBM's Booster."),
     "feature_name_": ("list of str", "The names of the columns, or Column_0, Column_1, ..."),
+    "n_estimators_": ("int", "``n_iter_`` under LightGBM's name."),
+    "objective_": ("str or callable", "The objective that was trained."),
 }
 
 
@@ -159,7 +171,9 @@ def documented(docs: Docs, returns: str) -> Callable[[Method], Method]:
 
 def attribute_docs(estimator: type) -> str:
     """The section "Attributes" of an estimator's docstring."""
-    absent = {name for name in ("booster_", "feature_name_") if not hasattr(estimator, name)}
+    absent = {
+        name for name in ("booster_", "feature_name_", "n_estimators_", "objective_") if not hasattr(estimator, name)
+    }
     absent |= set() if hasattr(estimator, "predict_proba") else {"classes_", "n_classes_"}
     lines = ["Attributes", "----------"]
     for name, (kind, meaning) in ATTRIBUTES.items():

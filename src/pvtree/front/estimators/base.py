@@ -7,6 +7,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -16,13 +17,15 @@ from sklearn.utils.validation import check_is_fitted
 from pvtree.comm.user_warnings import warn_user
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
 from pvtree.front.estimators.argument_docs import PREDICT, attribute_docs, documented
-from pvtree.parameters.aliases import ANYWAY, right_names
+from pvtree.front.estimators.other_names import keep, others
+from pvtree.parameters.aliases import ANYWAY, read_names
 from pvtree.parameters.params import n_threads
 from pvtree.parameters.rules import RULES, Rule, check_values, parameter_docs
 from pvtree.reading import inputs
 from pvtree.reading.dask_data import is_collection, lazily
 
 if TYPE_CHECKING:
+    from pvtree.model.predict_options import PredictOptions
     from pvtree.model.prediction_kinds import Finish
 
 
@@ -77,10 +80,7 @@ def lazy_on_dask(method: Callable[..., np.ndarray]) -> Callable[..., Any]:
 
 
 class RightNames(type(BaseEstimator)):  # type: ignore[misc]
-    """Lets estimators be constructed with LightGBM's and XGBoost's parameter names.
-
-    Names are translated before ``__init__``, so that an estimator stores, shows and clones our names only.
-    """
+    """Lets subclasses with constructors of their own be made with LightGBM's and XGBoost's parameter names."""
 
     @property
     def __signature__(cls) -> inspect.Signature:
@@ -89,14 +89,21 @@ class RightNames(type(BaseEstimator)):  # type: ignore[misc]
         return signature.replace(parameters=list(signature.parameters.values())[1:])
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        parameters = inspect.signature(cls.__init__).parameters  # type: ignore[misc]
-        if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-            kwargs = right_names(kwargs, cls._get_param_names(), cls.__name__, cls._anyway)
-        return super().__call__(*args, **kwargs)
+        takes_all = hasattr(cls.__init__, "__wrapped__") or _takes_any(cls.__init__)  # type: ignore[misc]
+        if takes_all:
+            return super().__call__(*args, **kwargs)
+        read = read_names(kwargs, cls._get_param_names(), cls.__name__, cls._anyway)
+        made = super().__call__(*args, **read.values)
+        keep(made, read)
+        return made
+
+
+def _takes_any(init: Callable[..., Any]) -> bool:
+    return any(each.kind is each.VAR_KEYWORD for each in inspect.signature(init).parameters.values())
 
 
 class Estimator(BaseEstimator, metaclass=RightNames):
-    """Base of all estimators. The constructor refuses every name that is not a parameter."""
+    """Base of all estimators. The constructor refuses names that are misspelt or ask for what is not supported."""
 
     _rules: ClassVar[Mapping[str, Rule]] = RULES
     _anyway: ClassVar[Mapping[str, tuple[Any, ...]]] = ANYWAY
@@ -107,10 +114,38 @@ class Estimator(BaseEstimator, metaclass=RightNames):
             sections = inspect.cleandoc(cls.__doc__), parameter_docs(cls.__init__, cls._rules), attribute_docs(cls)
             cls.__doc__ = "\n\n".join(sections) + "\n"
 
+    @classmethod
+    def _get_param_names(cls) -> list[str]:
+        """The parameters; a constructor that passes on ``**kwargs`` has those of the next class too."""
+        names = set(super()._get_param_names())
+        inits = [vars(each)["__init__"] for each in cls.__mro__ if "__init__" in vars(each)]
+        for init, following in pairwise(inits):
+            if not _takes_any(init) or following is object.__init__:
+                break
+            names |= {
+                each.name
+                for each in inspect.signature(following).parameters.values()
+                if each.name != "self" and each.kind is not each.VAR_KEYWORD
+            }
+        return sorted(names)
+
+    def _parameters(self) -> dict[str, Any]:
+        """The parameters by our names alone."""
+        params: dict[str, Any] = super().get_params(deep=False)
+        return params
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters by name, and those that were given under other names under these too."""
+        params: dict[str, Any] = super().get_params(deep)
+        return params | others(self)
+
     def set_params(self, **params: Any) -> Self:
+        """Set parameters by any of their names."""
         objective = getattr(self, "objective", None)
-        names = right_names(params, self._get_param_names(), type(self).__name__, self._anyway, objective)
-        return super().set_params(**names)
+        read = read_names(params, self._get_param_names(), type(self).__name__, self._anyway, objective)
+        super().set_params(**read.values)
+        keep(self, read)
+        return self
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -120,14 +155,15 @@ class Estimator(BaseEstimator, metaclass=RightNames):
         return tags
 
     def _checked_parameters(self) -> dict[str, Any]:
-        values = self.get_params(deep=False)
+        values = self._parameters()
         check_values(values, self._rules)
         if values["top_k"] == "auto" and values["tree_learner"] == "voting":
             raise InvalidParameterError(
                 "top_k='auto' would change the model of tree_learner='voting'; use tree_learner='exact_voting' "
                 "or an integer top_k."
             )
-        for sentence in self._idle_parameters(values):
+        unknown = read_names(others(self), self._get_param_names(), type(self).__name__, self._anyway).unknown
+        for sentence in [*unknown, *self._idle_parameters(values)]:
             warn_user(sentence)
         return values
 
@@ -140,25 +176,42 @@ class Estimator(BaseEstimator, metaclass=RightNames):
         return []
 
     @lazy_on_dask
-    def _raw(self, X: Any, num_iteration: int | None = None, start_iteration: int = 0) -> np.ndarray:
+    def _raw(self, X: Any, num_iteration: int | None = None, start_iteration: int = 0, **others: Any) -> np.ndarray:
         """The sum (GBDT) or mean (forest) of the trees' values, (n_rows, n_outputs)."""
         check_is_fitted(self, "model_")
-        return self.model_.predict_raw(self._matrix(X), **self._which(num_iteration, start_iteration))
+        options = self._options(others)
+        rows = self._matrix(X, options)
+        return options.raw(self.model_, rows, self._which(num_iteration, start_iteration, options.num_threads))
 
     def _of_kind(
-        self, X: Any, finish: Finish, num_iteration: int | None, start_iteration: int, **kind: bool
+        self,
+        X: Any,
+        finish: Finish,
+        num_iteration: int | None,
+        start_iteration: int,
+        others: Mapping[str, Any],
+        **kind: bool,
     ) -> np.ndarray:
         """The result of predict; see ``predict_kind``."""
         from pvtree.model.prediction_kinds import predict_kind  # loads the kernels
 
         check_is_fitted(self, "model_")
-        return predict_kind(self.model_, self._matrix(X), self._which(num_iteration, start_iteration), finish, **kind)
+        options = self._options(others)
+        rows = self._matrix(X, options)
+        which = self._which(num_iteration, start_iteration, options.num_threads)
+        return predict_kind(self.model_, rows, which, finish, options=options, **kind)
 
-    def _which(self, num_iteration: int | None, start_iteration: int) -> dict[str, Any]:
+    def _options(self, others: Mapping[str, Any]) -> PredictOptions:
+        from pvtree.model.predict_options import PredictOptions, further_names
+
+        return PredictOptions.of(others, type(self).__name__, further_names(self.predict))  # type: ignore[attr-defined]
+
+    def _which(self, num_iteration: int | None, start_iteration: int, n_jobs: int | None = None) -> dict[str, Any]:
         """Keyword arguments of the model's methods: the iterations to predict with, and the threads."""
         from pvtree.model.prediction_kinds import checked_range
 
-        return {**checked_range(start_iteration, num_iteration), "n_threads": n_threads(self.n_jobs)}
+        threads = n_threads(self.n_jobs if n_jobs is None else n_jobs or None)
+        return {**checked_range(start_iteration, num_iteration), "n_threads": threads}
 
     def _staged_raw(self, X: Any) -> Iterator[np.ndarray]:
         check_is_fitted(self, "model_")
@@ -169,8 +222,11 @@ class Estimator(BaseEstimator, metaclass=RightNames):
             )
         return self.model_.staged_raw(self._matrix(X), n_threads=n_threads(self.n_jobs))
 
-    def _matrix(self, X: Any) -> Any:
-        return inputs.read_like(self._features(X), self._columns(), type(self).__name__)
+    def _matrix(self, X: Any, options: PredictOptions | None = None) -> Any:
+        from pvtree.model.predict_options import PredictOptions
+
+        options = PredictOptions() if options is None else options
+        return options.read(self._features(X), self._columns(), type(self).__name__)
 
     def _features(self, X: Any) -> Any:
         """X without columns that are no features."""

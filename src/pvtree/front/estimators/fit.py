@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from pvtree.comm import Communicator
 from pvtree.comm.agreement import all_or_none, check_same
@@ -134,7 +136,7 @@ class Fitting(Estimator):
 
     def _check_same_everywhere(self, options: FitOptions, comm: Communicator) -> None:
         """Every MPI rank runs its own script; Dask workers need no check, as one client sends the settings to all."""
-        values = self.get_params(deep=False)
+        values = self._parameters()
         if values.pop("n_workers") > 1:
             warn_user(f"n_workers does nothing because comm has {comm.size} workers already; leave it out.")
         free = {"n_jobs", "verbosity"}
@@ -209,7 +211,7 @@ class Fitting(Estimator):
 
     def _values(self, options: FitOptions, n_workers: int) -> dict[str, Any]:
         """The parameters, with those that fit overrides, and the tree_learner for this many workers."""
-        values = self.get_params(deep=False)
+        values = self._parameters()
         if not isinstance(options.categorical_feature, str):
             values["categorical_feature"] = options.categorical_feature
         if options.early_stopping_rounds is not None:
@@ -266,6 +268,7 @@ class Fitting(Estimator):
         self, given: GivenRows, values: dict[str, Any], start: Model | None, names: Any, comm: Communicator
     ) -> tuple[TrainingRows, Columns, Target]:
         """This worker's rows as numbers, and what all workers learned about the columns and the target."""
+        from pvtree.reading.class_weights import ClassWeights
         from pvtree.reading.training_rows import Target, find_classes, open_rows, read_rows
 
         opened = open_rows(self._with_queries(given, comm), comm, self._drops_weightless)
@@ -281,7 +284,24 @@ class Fitting(Estimator):
             opened.X, values["categorical_feature"], values["max_bin"], comm, names, known_columns
         )
         target = Target(self._target_kind, classes)
-        return read_rows(opened, columns, target, "init_model", comm), columns, target
+        rows = read_rows(opened, columns, target, "init_model", comm)
+        return ClassWeights.of(values).applied(rows, target, comm), columns, target
+
+    def save(self, path: str | os.PathLike[str]) -> Self:
+        """Write the model to a file that ``pvtree.load`` reads; an existing file is replaced in one step.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file to write.
+
+        Returns
+        -------
+        self : the estimator
+        """
+        check_is_fitted(self, "model_")
+        self.model_.save(path)
+        return self
 
     def _with_queries(self, given: GivenRows, comm: Communicator) -> GivenRows:
         return given
@@ -291,7 +311,7 @@ class Fitting(Estimator):
         columns, classes = result.columns, result.classes
         assert columns is not None  # _train sets it
         for callback in callbacks:
-            if hasattr(callback, "finish"):  # worker 0 called it, perhaps in another process
+            if callable(getattr(callback, "finish", None)):  # worker 0 called it, perhaps in another process
                 callback.finish(result.evals_result)
         self.model_ = result.model
         self.evals_result_ = result.evals_result
@@ -335,7 +355,8 @@ def _check_continues(start: Model, ensemble: str, objective: str, n_classes: int
         raise InvalidParameterError(
             f"init_model is of kind {start.ensemble!r}, but this estimator adds trees to {ensemble!r} only."
         )
-    n_known = 1 if start.classes is None else len(start.classes)
+    is_of_classes = start.objective in ("binary", "multiclass")  # files of other libraries do not name the classes
+    n_known = (max(2, start.n_outputs) if is_of_classes else 1) if start.classes is None else len(start.classes)
     if start.objective != objective or n_known != n_classes:
         raise InvalidParameterError(
             f"init_model was trained for {start.objective!r} with {n_known} class(es), this fit is for "

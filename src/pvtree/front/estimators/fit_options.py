@@ -94,10 +94,11 @@ def _checked_callbacks(callbacks: Any) -> list[Any]:
 def _read_init_model(init_model: Any) -> Model | None:
     if init_model is None:
         return None
+    from pvtree.model.any_file import read_any
     from pvtree.model.model import Model
 
     if isinstance(init_model, str | os.PathLike):
-        return Model.load(init_model)
+        return read_any(init_model)
     model = getattr(init_model, "model_", init_model)
     if not isinstance(model, Model):
         raise InvalidTypeError(

@@ -10,6 +10,7 @@ from pvtree.errors import public
 from pvtree.front.estimators.argument_docs import PREDICT, documented
 from pvtree.front.estimators.base import store
 from pvtree.front.estimators.fit import Fitting
+from pvtree.front.estimators.other_names import takes_other_names
 from pvtree.front.estimators.tasks import Classifier, Regressor
 from pvtree.parameters.params import SEPARATE_LEARNERS, TREE_LEARNERS
 from pvtree.parameters.rules import RULES, one_of
@@ -62,6 +63,7 @@ class RandomForestClassifier(_ClassForest):
     Probabilities are the mean of the trees' class frequencies.
     """
 
+    @takes_other_names
     def __init__(
         self,
         *,
@@ -101,6 +103,7 @@ class RandomForestRegressor(_ValueForest):
     Predictions are the mean of the trees' values.
     """
 
+    @takes_other_names
     def __init__(
         self,
         *,
@@ -136,6 +139,7 @@ class RandomForestRegressor(_ValueForest):
 class DecisionTreeClassifier(_OneTree, _ClassForest):
     """One tree that splits by information gain, for any number of classes."""
 
+    @takes_other_names
     def __init__(
         self,
         *,
@@ -170,6 +174,7 @@ class DecisionTreeClassifier(_OneTree, _ClassForest):
 class DecisionTreeRegressor(_OneTree, _ValueForest):
     """One tree that splits by variance gain."""
 
+    @takes_other_names
     def __init__(
         self,
         *,

@@ -12,10 +12,11 @@ from pvtree.comm import Communicator
 from pvtree.comm.user_warnings import warn_user
 from pvtree.errors import InvalidDataError, public
 from pvtree.front.estimators.argument_docs import FIT_RANKER, PREDICT, documented
-from pvtree.front.estimators.base import store
+from pvtree.front.estimators.base import lazy_on_dask, store
 from pvtree.front.estimators.eval_arguments import EvalArguments, paired
 from pvtree.front.estimators.fit import Fitting
 from pvtree.front.estimators.fit_options import FitOptions, with_verbose_callback
+from pvtree.front.estimators.other_names import takes_other_names
 from pvtree.front.estimators.tasks import Classifier, Regressor, Values
 from pvtree.front.estimators.unknown_arguments import refuse_unknown
 from pvtree.parameters.aliases import objective_named
@@ -25,12 +26,21 @@ from pvtree.reading import inputs
 
 if TYPE_CHECKING:
     from pvtree.front.functional import Booster
-    from pvtree.reading.training_rows import GivenRows
+    from pvtree.reading.training_rows import GivenRows, TargetKind
 
 
-class _GBDT(Fitting):
+@public
+class GBDTModel(Fitting):
+    """Base of the boosting estimators, as LightGBM's LGBMModel is. It trains the task that ``objective`` names.
+
+    ``predict`` returns values, the probability of the second of two classes, or the probabilities of more classes. For
+    rankings use ``GBDTRanker``.
+    """
+
     _ensemble = "gbdt"
+    _rules = RULES | {"objective": objective(*losses_of("value"), *losses_of("class"))}
 
+    @takes_other_names
     def __init__(
         self,
         *,
@@ -109,12 +119,58 @@ class _GBDT(Fitting):
         """The names of the columns, or Column_0, Column_1, ... if they have none."""
         return self.booster_.feature_name()
 
+    @property
+    def n_estimators_(self) -> int:
+        """The number of iterations of the model, as LightGBM calls it."""
+        check_is_fitted(self, "model_")
+        return self.model_.n_iterations
+
+    @property
+    def objective_(self) -> Any:
+        """The objective that was trained: a name, or the user's function."""
+        check_is_fitted(self, "model_")
+        return self.objective if callable(self.objective) else self.model_.objective
+
+    def _is_of_classes(self) -> bool:
+        word = self.objective
+        return isinstance(word, str) and objective_named(word, losses_of("class")) is not None
+
+    @property
+    def _target_kind(self) -> TargetKind:  # type: ignore[override]
+        return "class" if self._is_of_classes() else "value"
+
+    def _task(self, n_classes: int) -> str:
+        return (GBDTClassifier if self._is_of_classes() else GBDTRegressor)._task(self, n_classes)  # type: ignore[arg-type]
+
+    @lazy_on_dask
+    @documented(PREDICT, "ndarray of shape (n_rows,), or (n_rows, n_classes) for more than two classes")
+    def predict(
+        self,
+        X: Any,
+        raw_score: bool = False,
+        num_iteration: int | None = None,
+        pred_contrib: bool = False,
+        *,
+        start_iteration: int = 0,
+        pred_leaf: bool = False,
+        validate_features: bool | None = None,
+        **others: Any,
+    ) -> np.ndarray:
+        """Predicted values or probabilities, or leaves or SHAP values."""
+        from pvtree.model.prediction_kinds import finished
+
+        check_is_fitted(self, "model_")
+        others["validate_features"] = validate_features
+        kind = {"raw_score": raw_score, "pred_leaf": pred_leaf, "pred_contrib": pred_contrib}
+        return self._of_kind(X, finished(self.model_), num_iteration, start_iteration, others, **kind)
+
 
 @public
-class GBDTRegressor(_GBDT, Regressor):
+class GBDTRegressor(Regressor, GBDTModel):
     """Gradient boosting of a numeric target, by squared error, another loss or an objective of your own."""
 
     _rules = RULES | {"objective": objective(*losses_of("value"))}
+    _target_kind = "value"
 
     def _task(self, n_classes: int) -> str:
         named = objective_named(self.objective, losses_of("value")) if isinstance(self.objective, str) else None
@@ -122,13 +178,14 @@ class GBDTRegressor(_GBDT, Regressor):
 
 
 @public
-class GBDTClassifier(_GBDT, Classifier):
+class GBDTClassifier(Classifier, GBDTModel):
     """Gradient boosting of classes, by log loss for two, softmax for more, or an objective of your own.
 
     Scores of your own objective are read as log-odds (two classes) or as inputs of a softmax (more).
     """
 
     _rules = RULES | {"objective": objective(*losses_of("class"))}
+    _target_kind = "class"
 
     def _task(self, n_classes: int) -> str:
         # Other libraries accept their names for two classes with more classes too.
@@ -156,13 +213,14 @@ class GBDTClassifier(_GBDT, Classifier):
 
 
 @public
-class GBDTRanker(_GBDT, Values):
+class GBDTRanker(Values, GBDTModel):
     """Gradient boosting of rankings, by LambdaMART with truncated NDCG, another loss or an objective of your own."""
 
     _rules = RULES | {"objective": objective(*losses_of("relevance"))}
     _target_kind = "relevance"
     _drops_weightless = False  # a document of weight 0 still takes a rank
 
+    @takes_other_names
     def __init__(
         self,
         *,

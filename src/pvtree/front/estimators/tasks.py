@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
@@ -12,12 +12,6 @@ from pvtree.front.estimators.argument_docs import PREDICT, SCORE, documented
 from pvtree.front.estimators.base import lazy_on_dask
 from pvtree.front.estimators.fit import Fitting
 from pvtree.reading.dask_data import is_collection
-
-if TYPE_CHECKING:
-    from pvtree.comm import Communicator
-    from pvtree.model.model import Model
-    from pvtree.reading.tables import Columns
-    from pvtree.reading.training_rows import GivenRows, Target, TrainingRows
 
 
 class Values(Fitting):
@@ -36,10 +30,13 @@ class Values(Fitting):
         *,
         start_iteration: int = 0,
         pred_leaf: bool = False,
+        validate_features: bool | None = None,
+        **others: Any,
     ) -> np.ndarray:
         """Predicted values, or leaves or SHAP values."""
+        others["validate_features"] = validate_features
         kind = {"raw_score": raw_score, "pred_leaf": pred_leaf, "pred_contrib": pred_contrib}
-        return self._of_kind(X, self._values_of, num_iteration, start_iteration, **kind)
+        return self._of_kind(X, self._values_of, num_iteration, start_iteration, others, **kind)
 
     def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
         """Predicted values after each iteration."""
@@ -70,15 +67,6 @@ class Classifier(ClassifierMixin, Fitting):
 
     _target_kind = "class"
 
-    def _read_training(
-        self, given: GivenRows, values: dict[str, Any], start: Model | None, names: Any, comm: Communicator
-    ) -> tuple[TrainingRows, Columns, Target]:
-        from pvtree.reading.class_weights import ClassWeights
-
-        rows, columns, target = super()._read_training(given, values, start, names, comm)
-        asked = {name: values[name] for name in ("class_weight", "scale_pos_weight", "is_unbalance") if name in values}
-        return ClassWeights(**asked).applied(rows, target, comm), columns, target
-
     def _probabilities(self, raw: np.ndarray) -> np.ndarray:
         """(n_rows, n_classes) from raw scores (n_rows, n_outputs)."""
         raise NotImplementedError
@@ -98,16 +86,32 @@ class Classifier(ClassifierMixin, Fitting):
         *,
         start_iteration: int = 0,
         pred_leaf: bool = False,
+        validate_features: bool | None = None,
+        **others: Any,
     ) -> np.ndarray:
         """The most probable classes, or raw scores, leaves or SHAP values."""
+        others["validate_features"] = validate_features
         kind = {"raw_score": raw_score, "pred_leaf": pred_leaf, "pred_contrib": pred_contrib}
-        return self._of_kind(X, self._classes_of, num_iteration, start_iteration, **kind)
+        return self._of_kind(X, self._classes_of, num_iteration, start_iteration, others, **kind)
 
     @lazy_on_dask
     @documented(PREDICT, "ndarray of shape (n_rows, n_classes)")
-    def predict_proba(self, X: Any, num_iteration: int | None = None, *, start_iteration: int = 0) -> np.ndarray:
-        """Probabilities of the classes, in the order of ``classes_``."""
-        return self._probabilities(self._raw(X, num_iteration, start_iteration))
+    def predict_proba(
+        self,
+        X: Any,
+        num_iteration: int | None = None,
+        *,
+        start_iteration: int = 0,
+        raw_score: bool = False,
+        pred_leaf: bool = False,
+        pred_contrib: bool = False,
+        validate_features: bool | None = None,
+        **others: Any,
+    ) -> np.ndarray:
+        """Probabilities of the classes, in the order of ``classes_``, or raw scores, leaves or SHAP values."""
+        others["validate_features"] = validate_features
+        kind = {"raw_score": raw_score, "pred_leaf": pred_leaf, "pred_contrib": pred_contrib}
+        return self._of_kind(X, self._probabilities, num_iteration, start_iteration, others, **kind)
 
     @lazy_on_dask
     @documented(PREDICT, "ndarray of shape (n_rows, n_classes)")

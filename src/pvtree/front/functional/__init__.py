@@ -3,6 +3,7 @@
 from pvtree.front.functional.booster import Booster
 from pvtree.front.functional.cross_validation import CVBooster, cv
 from pvtree.front.functional.dataset import Dataset
+from pvtree.front.functional.dataset_columns import Sequence
 from pvtree.front.functional.training import train
 
-__all__ = ["Booster", "CVBooster", "Dataset", "cv", "train"]
+__all__ = ["Booster", "CVBooster", "Dataset", "Sequence", "cv", "train"]

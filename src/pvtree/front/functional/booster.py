@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from pvtree.errors import InvalidParameterError, public
+from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError, public
+from pvtree.front.functional.booster_steps import empty_model, metrics_of, one_more, refit
 from pvtree.front.functional.dataset import Dataset
-from pvtree.front.functional.predict_arguments import OF_LIGHTGBM, check_others
+from pvtree.model.any_file import parse_any, read_any
+from pvtree.model.lightgbm_dump import dumped, table
 from pvtree.model.model import Model
-from pvtree.model.prediction_kinds import checked_range, predict_kind
+from pvtree.model.predict_options import PredictOptions, further_names
+from pvtree.model.prediction_kinds import checked_range, finished, predict_kind
+from pvtree.model.tree_values import leaf_output, shuffled, thresholds_of, with_leaf_output
 from pvtree.parameters.params import n_threads
 
 if TYPE_CHECKING:
     from pvtree.front.estimators.fit import Fitting
 
-_LIGHTGBM_BEGINS = "tree"  # the first line of LightGBM's text models
-
 
 @public
 class Booster:
-    """A trained model, from ``train`` or from a file.
+    """A model, from ``train`` or from a file, or one that ``update`` trains iteration by iteration.
 
     A training that stops early keeps only the trees up to ``best_iteration``, so predictions need no
     ``num_iteration``.
@@ -33,13 +36,13 @@ class Booster:
     Parameters
     ----------
     params : dict or None, default=None
-        Kept as the attribute ``params``.
-    train_set : None
-        Not supported; call ``pvtree.train`` to train a booster.
+        Parameters by any of their names, for ``update``, ``eval`` and ``refit``.
+    train_set : Dataset or None, default=None
+        The rows that ``update`` trains on.
     model_file : path or None, default=None
-        A model file of pvtree, or a text model of LightGBM.
+        A model file of pvtree, a text model of LightGBM, or a JSON or UBJSON model of XGBoost.
     model_str : str or None, default=None
-        The content of such a file. Exactly one of ``model_file`` and ``model_str`` must be given.
+        The content of such a file. Exactly one of ``train_set``, ``model_file`` and ``model_str`` must be given.
 
     Attributes
     ----------
@@ -56,22 +59,28 @@ class Booster:
     def __init__(
         self,
         params: dict[str, Any] | None = None,
-        train_set: Any = None,
+        train_set: Dataset | None = None,
         model_file: str | os.PathLike[str] | None = None,
         model_str: str | None = None,
     ) -> None:
-        if train_set is not None or (model_file is None) == (model_str is None):
+        if sum(each is not None for each in (train_set, model_file, model_str)) != 1:
             raise InvalidParameterError(
-                "Booster needs either model_file or model_str; to train one, call pvtree.train(params, train_set)."
+                "Booster needs one of train_set, model_file and model_str; to train one at once, call pvtree.train."
+            )
+        if train_set is not None and not isinstance(train_set, Dataset):
+            raise InvalidTypeError(
+                f"train_set must be a Dataset, got {type(train_set).__name__}; wrap the rows in one."
             )
         self.params = dict(params or {})
         self.best_iteration = 0
         self.best_score: dict[str, dict[str, float]] = {}
         self.evals_result: dict[str, dict[str, list[float]]] = {}
-        self.model_ = _read(model_file) if model_file is not None else _parsed(str(model_str))
+        self._keep_rows(train_set, [], None)
+        if train_set is None:
+            self.model_ = read_any(model_file) if model_file is not None else parse_any(str(model_str))
 
     @classmethod
-    def of(cls, estimator: Fitting, params: dict[str, Any] | None = None) -> Booster:
+    def of(cls, estimator: Fitting, params: dict[str, Any] | None = None) -> Self:
         """The model of a fitted estimator."""
         booster = cls.__new__(cls)
         booster.params = dict(params or {})
@@ -79,7 +88,121 @@ class Booster:
         booster.best_iteration = estimator.best_iteration_
         booster.best_score = estimator.best_score_
         booster.evals_result = estimator.evals_result_
+        booster._keep_rows(None, [], None)
         return booster
+
+    def _keep_rows(self, train_set: Dataset | None, valid_sets: list[Dataset], names: Any) -> None:
+        self.train_set, self._train_name = train_set, "training"
+        listed = [names] if isinstance(names, str) else list(names or [])
+        self._valid: dict[str, Dataset] = {}
+        for number, data in enumerate(valid_sets):
+            if data is not train_set:
+                self._valid[listed[number] if number < len(listed) else f"valid_{number}"] = data
+
+    def __getattr__(self, name: str) -> Any:
+        """The model before its first iteration is made when something asks for it."""
+        rows = self.__dict__.get("train_set")
+        if name == "model_" and rows is not None:
+            self.model_ = empty_model(self._started_with(), rows, self._family())
+            return self.model_
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _family(self) -> Any:
+        from pvtree.front.functional.training import FAMILY
+
+        return FAMILY
+
+    def _started_with(self) -> dict[str, Any]:
+        """The parameters, with squared error where the objective is to be a function."""
+        is_none = str(self.params.get("objective", "")).lower() in ("none", "custom", "null", "na")
+        return {**self.params, "objective": "regression"} if is_none else self.params
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the rows, as in LightGBM."""
+        if "model_" not in self.__dict__:
+            _ = self.model_
+        return {**self.__dict__, "train_set": None, "_valid": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.model_!r}>"
+
+    def update(self, train_set: Dataset | None = None, fobj: Any = None) -> bool:
+        """Train one more iteration; return whether it changed nothing, because no split was possible.
+
+        Every call makes the bins anew; ``train`` is faster for many iterations.
+
+        Parameters
+        ----------
+        train_set : Dataset or None, default=None
+            Other rows to train on from now on.
+        fobj : callable or None, default=None
+            A custom objective, ``fobj(preds, train_set) -> (gradient, hessian)``.
+        """
+        if train_set is not None:
+            self.train_set = train_set
+        if self.train_set is None:
+            raise InvalidParameterError("update needs rows; make the Booster with train_set, or pass train_set.")
+        started = "model_" in self.__dict__ and self.model_.n_iterations
+        start = self.model_ if started else None
+        self.model_ = one_more(self.params, self.train_set, start, fobj, self._family())
+        added = self.model_.trees[-self.model_.trees_per_iteration :]
+        return all(tree.n_nodes == 1 for tree in added)
+
+    def rollback_one_iter(self) -> Self:
+        """Remove the last iteration."""
+        model = self.model_
+        if model.n_iterations:
+            self.model_ = replace(model, trees=model.trees[: -model.trees_per_iteration])
+        return self
+
+    def reset_parameter(self, params: Mapping[str, Any]) -> Self:
+        """Change parameters for the next ``update``."""
+        self.params.update(params)
+        return self
+
+    def set_train_data_name(self, name: str) -> Self:
+        """The name of the training rows in the results of ``eval_train``."""
+        self._train_name = name
+        return self
+
+    def add_valid(self, data: Dataset, name: str) -> Self:
+        """Add rows that ``eval_valid`` evaluates."""
+        if not isinstance(data, Dataset):
+            raise InvalidTypeError(f"data must be a Dataset, got {type(data).__name__}; wrap the rows in one.")
+        self._valid[name] = data
+        return self
+
+    def eval(self, data: Dataset, name: str, feval: Any = None) -> list[tuple[str, str, float, bool]]:
+        """The metrics on ``data``: (name, metric, value, is_higher_better) of each."""
+        return metrics_of(self.model_, self.params, data, name, feval, self._family())
+
+    def eval_train(self, feval: Any = None) -> list[tuple[str, str, float, bool]]:
+        """The metrics on the training rows."""
+        if self.train_set is None:
+            raise InvalidParameterError("eval_train needs the training rows; train with keep_training_booster=True.")
+        return self.eval(self.train_set, self._train_name, feval)
+
+    def eval_valid(self, feval: Any = None) -> list[tuple[str, str, float, bool]]:
+        """The metrics on the rows of ``add_valid`` or of ``valid_sets``."""
+        return [each for name, data in self._valid.items() for each in self.eval(data, name, feval)]
+
+    def refit(self, data: Any, label: Any, decay_rate: float = 0.9, weight: Any = None, group: Any = None) -> Self:
+        """A Booster with the same splits and the leaves fitted to other rows.
+
+        Parameters
+        ----------
+        data, label, weight, group
+            The rows, as of a ``Dataset``.
+        decay_rate : float, default=0.9
+            The share of the old value of a leaf, from 0 to 1.
+        """
+        refitted = copy.copy(self)
+        rows = Dataset(data, label, weight=weight, group=group)
+        refitted.model_ = refit(self.model_, self.params, rows, decay_rate, self._family())
+        return refitted
 
     def predict(
         self,
@@ -89,7 +212,7 @@ class Booster:
         raw_score: bool = False,
         pred_leaf: bool = False,
         pred_contrib: bool = False,
-        num_threads: int | None = None,
+        validate_features: bool | None = None,
         **others: Any,
     ) -> Any:
         """Predict values, or probabilities: (n,) of the second of two classes, (n, n_classes) of more.
@@ -108,27 +231,25 @@ class Booster:
             Predict the number of the row's leaf in each tree.
         pred_contrib : bool, default=False
             Predict SHAP values, sparse if the data is sparse.
-        num_threads : int or None, default=None
-            The number of threads. None for all cores.
+        validate_features : bool or None, default=None
+            Whether the names of the columns must be the model's. False takes the columns by position.
         **others
-            LightGBM's other arguments, if they ask for what pvtree does anyway.
+            ``num_threads``; ``pred_early_stop``, ``pred_early_stop_freq`` and ``pred_early_stop_margin``;
+            ``predict_disable_shape_check``, as in LightGBM.
         """
-        check_others(others, OF_LIGHTGBM, Booster.predict)
+        options = PredictOptions.of(
+            {**others, "validate_features": validate_features}, "Booster", further_names(Booster.predict)
+        )
         kind = {"raw_score": raw_score, "pred_leaf": pred_leaf, "pred_contrib": pred_contrib}
-        return self._predict(self.model_, data, checked_range(start_iteration, num_iteration), num_threads, **kind)
+        return self._predict(self.model_, data, checked_range(start_iteration, num_iteration), options, **kind)
 
     def _predict(
-        self, model: Model, data: Any, iterations: Mapping[str, Any], num_threads: int | None = None, **kind: bool
+        self, model: Model, data: Any, iterations: Mapping[str, Any], options: PredictOptions, **kind: bool
     ) -> Any:
-        from pvtree.objectives.losses import predictions
+        X = options.read(data.data if isinstance(data, Dataset) else data, model.columns, "The model")
 
-        X = model.encode(data.data if isinstance(data, Dataset) else data)
-
-        def finish(raw: np.ndarray) -> np.ndarray:
-            predicted = predictions(model.objective, raw)
-            return predicted[:, 1] if model.objective in ("binary", "hinge") else predicted
-
-        return predict_kind(model, X, {**iterations, "n_threads": n_threads(num_threads)}, finish, **kind)
+        which = {**iterations, "n_threads": n_threads(options.num_threads or None)}
+        return predict_kind(model, X, which, finished(model), options=options, **kind)
 
     def save_model(
         self, filename: str | os.PathLike[str], num_iteration: int | None = None, start_iteration: int = 0
@@ -141,10 +262,97 @@ class Booster:
         """The text of a model file of pvtree."""
         return self._trees_of(num_iteration, start_iteration).to_json()
 
-    def dump_model(self, num_iteration: int | None = None, start_iteration: int = 0) -> dict[str, Any]:
-        """The content of a model file of pvtree as a dictionary."""
-        parsed: dict[str, Any] = json.loads(self.model_to_string(num_iteration, start_iteration))
-        return parsed
+    def model_from_string(self, model_str: str) -> Self:
+        """Replace the model by the one in a text."""
+        self.model_ = parse_any(model_str)
+        return self
+
+    def dump_model(
+        self,
+        num_iteration: int | None = None,
+        start_iteration: int = 0,
+        importance_type: str = "split",
+        object_hook: Callable[[dict[str, Any]], Any] | None = None,
+    ) -> dict[str, Any]:
+        """The model as nested dictionaries in LightGBM's form; the initial score is in the first trees.
+
+        ``object_hook`` is called with every dictionary, the innermost first, and its results take their places.
+        """
+        found = dumped(self._trees_of(num_iteration, start_iteration), importance_type)
+        if object_hook is None:
+            return found
+        hooked: dict[str, Any] = json.loads(json.dumps(found), object_hook=object_hook)
+        return hooked
+
+    def trees_to_dataframe(self) -> Any:
+        """A DataFrame with a row for each node of each tree, with LightGBM's columns."""
+        if not self.model_.trees:
+            raise InvalidDataError("There are no trees in this Booster, so there is no table of them; train it first.")
+        return table(self.model_)
+
+    def get_split_value_histogram(self, feature: int | str, bins: Any = None, xgboost_style: bool = False) -> Any:
+        """How often a feature's splits lie in each bin of thresholds.
+
+        Parameters
+        ----------
+        feature : int or str
+            The number or the name of a numeric feature.
+        bins : int, str or None, default=None
+            As in numpy's ``histogram``; None for one bin per threshold.
+        xgboost_style : bool, default=False
+            Return a DataFrame of the bins that are not empty, with their right ends.
+
+        Returns
+        -------
+        (counts, edges), or a DataFrame with the columns SplitValue and Count
+        """
+        names = self.feature_name()
+        if isinstance(feature, str) and feature not in names:
+            raise InvalidParameterError(f"There is no feature {feature!r}; use a name or a number of feature_name().")
+        values = thresholds_of(self.model_, names.index(feature) if isinstance(feature, str) else feature)
+        if bins is None or (isinstance(bins, int) and xgboost_style):
+            n_unique = len(np.unique(values))
+            bins = max(n_unique if bins is None else min(n_unique, bins), 1)
+        counts, edges = np.histogram(values, bins)
+        if not xgboost_style:
+            return counts, edges
+        import pandas as pd
+
+        kept = counts > 0
+        return pd.DataFrame({"SplitValue": edges[1:][kept], "Count": counts[kept].astype(np.float64)})
+
+    def get_leaf_output(self, tree_id: int, leaf_id: int) -> float:
+        """The value of a leaf; the initial score belongs to the first trees, as in LightGBM."""
+        return leaf_output(self.model_, tree_id, leaf_id)
+
+    def set_leaf_output(self, tree_id: int, leaf_id: int, value: float) -> Self:
+        """Change the value of a leaf."""
+        self.model_ = with_leaf_output(self.model_, tree_id, leaf_id, value)
+        return self
+
+    def shuffle_models(self, start_iteration: int = 0, end_iteration: int = -1) -> Self:
+        """Put the iterations of a range into random order; -1 is the end."""
+        self.model_ = shuffled(self.model_, start_iteration, end_iteration)
+        return self
+
+    def lower_bound(self) -> float:
+        """The least raw score that any row can have."""
+        return self._bound(np.min)
+
+    def upper_bound(self) -> float:
+        """The greatest raw score that any row can have."""
+        return self._bound(np.max)
+
+    def _bound(self, extreme: Callable[[np.ndarray], Any]) -> float:
+        model = self.model_
+        leaves = [float(extreme(tree.value[tree.feature < 0])) for tree in model.trees]
+        return float(model.init_score.sum()) + sum(leaves)
+
+    def free_dataset(self) -> Self:
+        """Let go of the rows; ``update`` is not possible afterwards."""
+        _ = self.model_
+        self._keep_rows(None, [], None)
+        return self
 
     def feature_importance(self, importance_type: str = "split", iteration: int | None = None) -> np.ndarray:
         """The number of splits per feature ("split"), or their total gain ("gain")."""
@@ -171,19 +379,3 @@ class Booster:
         asked = checked_range(start_iteration, num_iteration)
         first, end = self.model_._tree_range(**asked)
         return replace(self.model_, trees=self.model_.trees[first:end], init_score=self.model_._base(asked["start"]))
-
-
-def _read(path: str | os.PathLike[str]) -> Model:
-    try:
-        with open(path, "rb") as file:
-            is_lightgbm = file.read(len(_LIGHTGBM_BEGINS)) == _LIGHTGBM_BEGINS.encode()
-    except OSError:
-        is_lightgbm = False  # Model.load reports what is wrong
-    return Model.from_lightgbm(path) if is_lightgbm else Model.load(path)
-
-
-def _parsed(text: str) -> Model:
-    from pvtree.model import import_lightgbm
-
-    is_lightgbm = text.startswith(_LIGHTGBM_BEGINS)
-    return import_lightgbm.parse_text(text, "this text") if is_lightgbm else Model.from_json(text)

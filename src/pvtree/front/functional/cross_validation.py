@@ -2,29 +2,88 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 
-from pvtree.errors import InvalidParameterError, public
+from pvtree.errors import ModelFileError, public
 from pvtree.front.functional.booster import Booster
 from pvtree.front.functional.dataset import Dataset
 from pvtree.front.functional.training import FAMILY, ParsedParams, read_params, run
+from pvtree.model.text_format import write_bytes
+from pvtree.parameters.loss_table import losses_of
 from pvtree.training.callbacks import CallbackEnv, EarlyStopException, early_stopping
 
 
 @public
 class CVBooster:
-    """The boosters of all folds."""
+    """The boosters of all folds. A method of ``Booster`` that is called here is called for each of them.
 
-    def __init__(self, boosters: Sequence[Booster], best_iteration: int) -> None:
-        self.boosters, self.best_iteration = list(boosters), best_iteration
+    Parameters
+    ----------
+    boosters : list of Booster, default=()
+        The boosters.
+    best_iteration : int, default=-1
+        The number of iterations that early stopping kept; -1 without it.
+    model_file : path or None, default=None
+        A file of ``save_model``.
+    """
+
+    def __init__(self, boosters: Any = (), best_iteration: int = -1, model_file: Any = None) -> None:
+        if isinstance(boosters, str | os.PathLike):
+            boosters, model_file = (), boosters
+        self.boosters: list[Booster] = list(boosters)
+        self.best_iteration = best_iteration
+        if model_file is not None:
+            try:
+                self.model_from_string(Path(model_file).read_text())
+            except (OSError, UnicodeDecodeError) as error:
+                raise ModelFileError(f"Cannot read {os.fspath(model_file)!r} ({error}); check the path.") from error
+
+    def __getattr__(self, name: str) -> Any:
+        """A function that calls the method of this name on every booster and returns a list."""
+        if name.startswith("_") or not hasattr(Booster, name):
+            raise AttributeError(f"'CVBooster' object has no attribute {name!r}")
+
+        def of_all(*args: Any, **kwargs: Any) -> list[Any]:
+            return [getattr(booster, name)(*args, **kwargs) for booster in self.boosters]
+
+        return of_all
+
+    def __repr__(self) -> str:
+        return f"<CVBooster: {len(self.boosters)} boosters, best iteration {self.best_iteration}>"
 
     def predict(self, data: Any, **arguments: Any) -> list[np.ndarray]:
         """The predictions of each booster; ``arguments`` are those of ``Booster.predict``."""
         return [booster.predict(data, **arguments) for booster in self.boosters]
+
+    def model_to_string(self) -> str:
+        """The text that ``save_model`` writes."""
+        models = [booster.model_to_string() for booster in self.boosters]
+        return json.dumps({"boosters": models, "best_iteration": self.best_iteration})
+
+    def model_from_string(self, model_str: str) -> Self:
+        """Replace the boosters by those in a text."""
+        try:
+            found = json.loads(model_str)
+            texts, best = found["boosters"], found["best_iteration"]
+            is_right = isinstance(texts, list) and all(isinstance(text, str) for text in texts) and type(best) is int
+        except (ValueError, TypeError, KeyError, RecursionError):
+            is_right = False
+        if not is_right:
+            raise ModelFileError("This is not a file of CVBooster.save_model; give one that is.")
+        self.boosters, self.best_iteration = [Booster(model_str=text) for text in texts], best
+        return self
+
+    def save_model(self, filename: str | os.PathLike[str]) -> Self:
+        """Write all models to one file."""
+        write_bytes(filename, self.model_to_string().encode(), "model file")
+        return self
 
 
 @public
@@ -39,7 +98,7 @@ def cv(
     metrics: Any = None,
     feval: Any = None,
     init_model: Any = None,
-    fpreproc: None = None,
+    fpreproc: Any = None,
     seed: int = 0,
     callbacks: Any = None,
     eval_train_metric: bool = False,
@@ -71,8 +130,8 @@ def cv(
         Custom metrics, as in ``train``.
     init_model : Booster or path or None, default=None
         A model to continue from.
-    fpreproc : None
-        Not supported.
+    fpreproc : callable or None, default=None
+        Called for each fold, ``fpreproc(train, valid, params) -> (train, valid, params)``, with Datasets.
     seed : int, default=0
         The seed of the shuffle.
     callbacks : list or None, default=None
@@ -87,30 +146,31 @@ def cv(
     dict
         ``{"valid l2-mean": [value of each iteration], "valid l2-stdv": ...}``.
     """
-    if fpreproc is not None:
-        raise InvalidParameterError("fpreproc is not supported; prepare the rows of each fold and pass folds.")
     params = dict(params)
     if metrics is not None:
         params = {name: value for name, value in params.items() if name not in ("metric", "metrics")}
         params["metric"] = metrics
     parsed = read_params(params, FAMILY, n_estimators=num_boost_round)
     rounds = parsed.estimator.early_stopping_rounds
-    after, before = _split(callbacks)
+    after, before = split_callbacks(callbacks)
     if rounds:
-        after.append(early_stopping(rounds, verbose=False))
+        after.append(early_stopping(rounds, verbose=False, **parsed.stopping))
     boosters, histories = [], []
-    for chosen, held in _folds(parsed, train_set, folds, nfold, stratified, shuffle, seed):
-        own = read_params(params, FAMILY, n_estimators=num_boost_round)
-        booster, history = _one_fold(
-            own, train_set.subset(chosen), train_set.subset(held), feval, init_model, before, eval_train_metric
-        )
+    for chosen, held in make_folds(parsed, train_set, folds, nfold, stratified, shuffle, seed):
+        train_part, valid_part, its_params = train_set.subset(chosen), train_set.subset(held), params
+        if fpreproc is not None:
+            train_part, valid_part, its_params = fpreproc(train_part, valid_part, dict(params))
+        own = read_params(its_params, FAMILY, n_estimators=num_boost_round)
+        booster, history = train_fold(own, train_part, valid_part, feval, init_model, before, eval_train_metric)
         boosters.append(booster)
         histories.append(history)
-    means = [_mean(results) for results in zip(*histories, strict=True)]
-    n_kept = _run_callbacks(after, means)
+    means = [mean_of_folds(results) for results in zip(*histories, strict=True)]
+    n_kept, has_stopped = run_callbacks(after, means)
     averages = _by_metric(means[:n_kept])
     if return_cvbooster:
-        averages["cvbooster"] = CVBooster([_cut(booster, n_kept) for booster in boosters], n_kept)
+        averages["cvbooster"] = CVBooster(
+            [_cut(booster, n_kept) for booster in boosters], n_kept if has_stopped else -1
+        )
     return averages
 
 
@@ -123,7 +183,7 @@ def _by_metric(means: Sequence[Sequence[tuple[Any, ...]]]) -> dict[str, Any]:
     return averages
 
 
-def _one_fold(
+def train_fold(
     parsed: ParsedParams,
     train: Dataset,
     valid: Dataset,
@@ -144,7 +204,7 @@ def _one_fold(
     return Booster.of(estimator), history
 
 
-def _mean(results: Sequence[Sequence[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
+def mean_of_folds(results: Sequence[Sequence[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
     """(set, metric, mean, is higher better, standard deviation) of one iteration, given the results of every fold."""
     means = []
     for of_folds in zip(*results, strict=True):
@@ -154,25 +214,25 @@ def _mean(results: Sequence[Sequence[tuple[Any, ...]]]) -> list[tuple[Any, ...]]
     return means
 
 
-def _run_callbacks(callbacks: Sequence[Any], means: Sequence[list[Any]]) -> int:
-    """Show the callbacks all means; return how many iterations early stopping keeps."""
+def run_callbacks(callbacks: Sequence[Any], means: Sequence[list[Any]]) -> tuple[int, bool]:
+    """Show the callbacks all means; return how many iterations are kept, and whether early stopping chose them."""
     for iteration, results in enumerate(means):
         try:
             for callback in callbacks:
                 callback(CallbackEnv(None, None, iteration, 0, len(means), results))
         except EarlyStopException as stop:
-            return stop.best_iteration + 1
-    return len(means)
+            return stop.best_iteration + 1, True
+    return len(means), False
 
 
-def _split(callbacks: Any) -> tuple[list[Any], list[Any]]:
+def split_callbacks(callbacks: Any) -> tuple[list[Any], list[Any]]:
     """Callbacks that see the means, in LightGBM's order, and callbacks that change the training of each fold."""
     given = sorted(callbacks or [], key=lambda callback: getattr(callback, "order", -1))
     before = [callback for callback in given if getattr(callback, "before_iteration", False)]
     return [callback for callback in given if callback not in before], before
 
 
-def _folds(
+def make_folds(
     parsed: ParsedParams, data: Dataset, folds: Any, nfold: int, stratified: bool, shuffle: bool, seed: int
 ) -> Iterable[tuple[np.ndarray, np.ndarray]]:
     from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
@@ -182,7 +242,7 @@ def _folds(
         return list(folds.split(data.data, data.label, queries)) if hasattr(folds, "split") else list(folds)
     if queries is not None:
         return list(GroupKFold(nfold).split(data.data, groups=queries))
-    kind = StratifiedKFold if stratified and parsed.task in ("binary", "multiclass") else KFold
+    kind = StratifiedKFold if stratified and parsed.task in losses_of("class") else KFold
     return list(kind(nfold, shuffle=shuffle, random_state=seed if shuffle else None).split(data.data, data.label))
 
 

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Self
 
 import numpy as np
 
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError, public
+from pvtree.front.functional import dataset_file
+from pvtree.front.functional.dataset_columns import as_column, gathered, read_path, side_by_side
 from pvtree.reading.dask_data import is_collection
+from pvtree.reading.inputs import column_names
+from pvtree.reading.pandas_columns import is_frame
 from pvtree.reading.tables import Table, is_sparse
 from pvtree.reading.targets import read_init_score, read_queries
+
+_BESIDE = ("label", "weight", "group", "qid", "init_score")  # what stands beside the rows
 
 
 @public
 class Dataset:
     """Rows to train on, to evaluate on or to predict.
 
-    Every training makes its own bins, and the data stays the caller's, so ``reference``, ``params`` and
-    ``free_raw_data`` have no effect; they are accepted for compatibility with LightGBM.
+    Every training makes its own bins, and the data stays the caller's, so ``reference`` and ``free_raw_data`` have no
+    effect; they are accepted for compatibility with LightGBM. Getters return one-dimensional float32 arrays, as
+    LightGBM's do; training reads what was given.
 
     Parameters
     ----------
-    data : array-like, table or file rows
-        Any X that estimators accept.
+    data : array-like, table, file rows, Sequence, list of these, or path
+        Any X that estimators accept; rows that are read in batches; or a file of ``save_binary``, CSV, TSV or libsvm.
+        In a text file the first column is the label.
     label : array-like or None, default=None
         The target of each row.
     reference : Dataset or None, default=None
@@ -40,7 +49,8 @@ class Dataset:
     categorical_feature : list or "auto", default="auto"
         Names or numbers of categorical columns.
     params : dict or None, default=None
-        No effect.
+        ``header`` and ``label_column`` of a text file, ``max_bin`` and ``min_data_in_bin`` for ``feature_num_bin``;
+        training takes its own.
     free_raw_data : bool, default=True
         No effect.
     qid : array-like or None, default=None
@@ -65,20 +75,50 @@ class Dataset:
     ) -> None:
         if position is not None:
             raise InvalidParameterError("position is not supported; leave it out.")
-        self.init_score = init_score
-        self.data, self.label, self.weight, self.group, self.qid = data, label, weight, group, qid
-        self.reference, self.params = reference, dict(params or {})
+        self.params = dict(params or {})
+        if isinstance(data, str | os.PathLike):
+            found = read_path(data, self.params)
+            data = found["data"]
+            label, weight = _either(label, found.get("label")), _either(weight, found.get("weight"))
+            init_score = _either(init_score, found.get("init_score"))
+            if group is None and qid is None:
+                group, qid = found.get("group"), found.get("qid")
+            feature_name = found.get("feature_name", feature_name) if feature_name == "auto" else feature_name
+            if isinstance(categorical_feature, str):
+                categorical_feature = found.get("categorical_feature", categorical_feature)
+        self.data, self.label, self.weight, self.group, self.qid = gathered(data), label, weight, group, qid
+        self.init_score, self.reference = init_score, reference
         self.feature_name, self.categorical_feature = feature_name, categorical_feature
+        self.used_indices: np.ndarray | None = None
+        if is_frame(self.data) and not isinstance(feature_name, str) and feature_name is not None:
+            self._rename(list(feature_name))
+
+    def __repr__(self) -> str:
+        shape = (
+            "without rows" if self.data is None else f"{np.shape(self.data)[0]} rows x {np.shape(self.data)[1]} columns"
+        )
+        beside = [name for name in _BESIDE if getattr(self, name) is not None]
+        return f"<{type(self).__name__}: {shape}{', with ' + ', '.join(beside) if beside else ''}>"
 
     def construct(self) -> Self:
         """Return the Dataset itself: there is nothing to prepare."""
         return self
 
     def create_valid(
-        self, data: Any, label: Any = None, weight: Any = None, group: Any = None, init_score: Any = None
+        self,
+        data: Any,
+        label: Any = None,
+        weight: Any = None,
+        group: Any = None,
+        init_score: Any = None,
+        params: dict[str, Any] | None = None,
+        position: Any = None,
     ) -> Dataset:
         """Make a Dataset of rows to evaluate on."""
-        return Dataset(data, label, self, weight, group, init_score)
+        names = self.feature_name if isinstance(self.feature_name, str) else list(self.feature_name)
+        return Dataset(
+            data, label, self, weight, group, init_score, names, self.categorical_feature, params, position=position
+        )
 
     def subset(self, used_indices: Any, params: dict[str, Any] | None = None) -> Dataset:
         """Make a Dataset of these rows, given by number or as a mask, in the order of the data.
@@ -86,7 +126,7 @@ class Dataset:
         The rows of a query must stay adjacent.
         """
         rows = _numbers(used_indices, self.num_data())
-        return Dataset(
+        part = Dataset(
             _rows(self.data, rows),
             _rows(self.label, rows),
             self.reference,
@@ -97,6 +137,8 @@ class Dataset:
             params=params or self.params,
             qid=_rows(self.query_ids(), rows),
         )
+        part.used_indices = rows
+        return part
 
     def query_ids(self) -> Any:
         """The query of each row; None without queries."""
@@ -118,33 +160,160 @@ class Dataset:
     def get_data(self) -> Any:
         return self.data
 
-    def get_label(self) -> Any:
-        return self.label
+    def get_label(self) -> np.ndarray | None:
+        """The labels as float32, (n_rows,)."""
+        return as_column(self.label, np.float32, "label")
 
-    def get_weight(self) -> Any:
-        return self.weight
+    def get_weight(self) -> np.ndarray | None:
+        """The weights as float32, (n_rows,); None if all are 1, as in LightGBM."""
+        weight = as_column(self.weight, np.float32, "weight")
+        return None if weight is None or (weight == 1).all() else weight
 
-    def get_group(self) -> Any:
-        return self.group
+    def get_group(self) -> np.ndarray | None:
+        """The number of rows of each query, int32."""
+        if self.qid is not None:
+            queries = read_queries(None, as_column(self.qid, None, "qid"), self.num_data())
+            return None if queries is None else queries.sizes.astype(np.int32)
+        return as_column(self.group, np.int32, "group")
 
-    def get_init_score(self) -> Any:
-        return self.init_score
+    def get_init_score(self) -> np.ndarray | None:
+        """The scores to start from as float64, (n_rows,), or (n_rows, n_classes) for more than two classes."""
+        scores = read_init_score(self.init_score, self.num_data())
+        return scores[:, 0] if scores is not None and scores.shape[1] == 1 else scores
+
+    def get_position(self) -> None:
+        return None
+
+    def get_field(self, field_name: str) -> np.ndarray | None:
+        """A column by LightGBM's name. "group" are the bounds of the queries: 0, then where each ends."""
+        if field_name in ("group", "query"):
+            sizes = self.get_group()
+            return None if sizes is None else np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+        return self._fields(field_name, "get")()
+
+    def set_field(self, field_name: str, data: Any) -> Self:
+        """Set a column by LightGBM's name; "group" takes the sizes of the queries."""
+        self._fields(field_name, "set")(data)
+        return self
+
+    def _fields(self, field_name: str, verb: str) -> Any:
+        known = ("label", "weight", "group", "init_score", "position")
+        if field_name not in known:
+            raise InvalidParameterError(f"{field_name!r} is not a field of a Dataset; use one of {', '.join(known)}.")
+        return getattr(self, f"{verb}_{field_name}")
 
     def set_label(self, label: Any) -> Self:
         self.label = label
         return self
 
     def set_weight(self, weight: Any) -> Self:
+        column = as_column(weight, np.float64, "weight")
+        if column is not None and self.data is not None and len(column) != self.num_data():
+            raise InvalidDataError(f"weight has length {len(column)}, but there are {self.num_data()} rows.")
         self.weight = weight
         return self
 
     def set_group(self, group: Any) -> Self:
-        self.group = group
+        self.group, self.qid = group, None
         return self
 
     def set_init_score(self, init_score: Any) -> Self:
+        """See the argument ``init_score``."""
+        if self.data is not None and not is_collection(init_score):
+            read_init_score(init_score, self.num_data())  # raises if it does not fit the rows
         self.init_score = init_score
         return self
+
+    def set_position(self, position: Any) -> Self:
+        if position is not None:
+            raise InvalidParameterError("position is not supported; leave it out.")
+        return self
+
+    def set_feature_name(self, feature_name: Any) -> Self:
+        """Name the columns."""
+        if not isinstance(feature_name, str):
+            names = list(feature_name)
+            if len(names) != self.num_feature() or len(set(names)) < len(names):
+                raise InvalidDataError(f"feature_name must be {self.num_feature()} different names, got {len(names)}.")
+            self.feature_name = names
+            if is_frame(self.data):
+                self._rename(names)
+        return self
+
+    def get_feature_name(self) -> list[str]:
+        """The names of the columns, or Column_0, Column_1, ..."""
+        if not isinstance(self.feature_name, str):
+            return list(map(str, self.feature_name))
+        names = column_names(self.data)
+        return [f"Column_{j}" for j in range(self.num_feature())] if names is None else list(names)
+
+    def set_categorical_feature(self, categorical_feature: Any) -> Self:
+        self.categorical_feature = categorical_feature
+        return self
+
+    def set_reference(self, reference: Dataset) -> Self:
+        self.reference = reference
+        return self
+
+    def get_ref_chain(self, ref_limit: int = 100) -> set[Dataset]:
+        """This Dataset, its reference, that one's reference, and so on."""
+        chain: set[Dataset] = set()
+        head: Dataset | None = self
+        while head is not None and head not in chain and len(chain) < ref_limit:
+            chain.add(head)
+            head = head.reference
+        return chain
+
+    def get_params(self) -> dict[str, Any]:
+        """The parameters that were given with the rows."""
+        return dict(self.params)
+
+    def add_features_from(self, other: Dataset) -> Self:
+        """Append the columns of ``other``, which has as many rows."""
+        names = None
+        if not isinstance(self.feature_name, str) or not isinstance(other.feature_name, str):
+            own = self.get_feature_name()
+            names = own + [name if name not in own else f"D2_{name}" for name in other.get_feature_name()]
+        self.data = side_by_side(self.data, other.data)
+        if names is not None:
+            self.feature_name = names
+            if is_frame(self.data):
+                self._rename(names)
+        return self
+
+    def feature_num_bin(self, feature: int | str) -> int:
+        """The number of bins that training would give a column, with the one of missing values if there are any."""
+        from pvtree.front.functional.dataset_bins import count_bins
+
+        if isinstance(feature, str):
+            feature = self.get_feature_name().index(feature)
+        return count_bins(self, int(feature))
+
+    def save_binary(self, filename: str | os.PathLike[str]) -> Self:
+        """Write the rows and what stands beside them to a file that ``Dataset(filename)`` reads."""
+        beside = {name: getattr(self, name) for name in _BESIDE if name != "init_score"}
+        categorical = self.categorical_feature
+        settings = {
+            "feature_name": self.feature_name if isinstance(self.feature_name, str) else list(self.feature_name),
+            "categorical_feature": categorical if isinstance(categorical, str | None) else list(categorical),
+        }
+        beside = {name: as_column(values, None, name) for name, values in beside.items()}
+        beside["init_score"] = self.get_init_score()
+        data = self.data if is_sparse(self.data) or is_frame(self.data) else _as_array(self.data)
+        dataset_file.write(filename, data, beside, settings)
+        return self
+
+    def _rename(self, names: list[str]) -> None:
+        if list(self.data.columns) != names and len(names) == self.data.shape[1]:
+            self.data = self.data.set_axis(names, axis=1)
+
+
+def _either(given: Any, found: Any) -> Any:
+    return found if given is None else given
+
+
+def _as_array(data: Any) -> Any:
+    return np.asarray(data) if isinstance(data, list | tuple) else data
 
 
 def _numbers(used_indices: Any, n_rows: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Arguments of LightGBM's and XGBoost's predict that Booster.predict lacks: accepted without effect, or refused."""
+"""Arguments of XGBoost's predict that Booster.predict lacks: accepted without effect, or refused."""
 
 from __future__ import annotations
 
@@ -12,20 +12,9 @@ from pvtree.errors import InvalidParameterError
 _SWITCH = (True, False)
 ANY: tuple[Any, ...] = ()
 # By name: the values that ask for what pvtree does anyway.
-OF_LIGHTGBM: dict[str, tuple[Any, ...]] = {
-    "data_has_header": _SWITCH,
-    "validate_features": _SWITCH,
-    "pred_early_stop": (False,),
-    "pred_early_stop_freq": ANY,
-    "pred_early_stop_margin": ANY,
-    "predict_disable_shape_check": (False,),
-    "verbose": ANY,
-    "verbosity": ANY,
-}
 OF_XGBOOST: dict[str, tuple[Any, ...]] = {
     "approx_contribs": (False,),
     "pred_interactions": (False,),
-    "strict_shape": (False,),
     "training": _SWITCH,
     "validate_features": _SWITCH,
 }

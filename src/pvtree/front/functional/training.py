@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from pvtree.comm.user_warnings import warn_user
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError, public
 from pvtree.front.estimators import GBDTClassifier, GBDTRanker, GBDTRegressor
 from pvtree.front.estimators.eval_arguments import listed_metrics
 from pvtree.front.functional.booster import Booster
 from pvtree.front.functional.dataset import Dataset
-from pvtree.parameters.aliases import SYNONYMS, objective_named, right_names
+from pvtree.parameters.aliases import SYNONYMS, agree, ignored, objective_named, precedence, read_names
 from pvtree.parameters.loss_table import LOSSES, losses_of
 from pvtree.reading.dask_data import is_collection
+from pvtree.training.callbacks import early_stopping
 
 _EVAL_AT = ("eval_at", "ndcg_eval_at", "ndcg_at", "map_eval_at", "map_at")
 
@@ -55,6 +57,7 @@ class ParsedParams:
     estimator: Any
     metrics: list[Any] | None  # None for the objective's default
     eval_at: Any
+    stopping: dict[str, Any] = field(default_factory=dict)  # further arguments of early_stopping
 
 
 def read_params(params: Mapping[str, Any], family: Family, **more: Any) -> ParsedParams:
@@ -64,16 +67,25 @@ def read_params(params: Mapping[str, Any], family: Family, **more: Any) -> Parse
     n_classes = int(_take(left, ("num_class", "num_classes"), 0) or 0)
     metrics = _take(left, ("eval_metric", *SYNONYMS["eval_metric"].split()), None)
     eval_at = _take(left, _EVAL_AT, (1, 2, 3, 4, 5))
+    stopping = {
+        "first_metric_only": bool(_take(left, ("first_metric_only",), False)),
+        "min_delta": _take(left, ("early_stopping_min_delta",), 0.0),
+    }
+    _drop_zero_rounds(left)
     task = "custom" if callable(objective) else objective_named(objective or "regression", LOSSES)
     if task is None:
         raise InvalidParameterError(
             f"objective={objective!r} is unknown; use one of {', '.join(LOSSES)}, or pass a function."
         )
     kind = family.of(task, n_classes)
-    values = right_names(left, kind._get_param_names(), "train", kind._anyway, objective)  # type: ignore[attr-defined]
+    read = read_names(left, kind._get_param_names(), "train", kind._anyway, objective)  # type: ignore[attr-defined]
+    for sentence in [*read.ignored, *read.unknown]:
+        warn_user(sentence)
+    values = read.values
     given = {name: value for name, value in more.items() if value is not None and name not in values}
     chosen = of_functions(objective) if callable(objective) else objective
-    return ParsedParams(task, n_classes, kind(**values, **given, objective=chosen), listed_metrics(metrics), eval_at)
+    made = kind(**values, **given, objective=chosen)
+    return ParsedParams(task, n_classes, made, listed_metrics(metrics), eval_at, stopping)
 
 
 @public
@@ -112,7 +124,7 @@ def train(
     init_model : Booster or path or None, default=None
         A model to continue from.
     keep_training_booster : bool, default=False
-        No effect.
+        Whether ``update`` may continue the training of the Booster, which keeps ``train_set`` and ``valid_sets`` then.
     callbacks : list or None, default=None
         Called after each iteration, or before it if ``before_iteration`` is set.
     evals : list of (Dataset, str) or None, default=None
@@ -136,7 +148,10 @@ def train(
     if evals_result is not None:
         evals_result.clear()
         evals_result.update(estimator.evals_result_)
-    return Booster.of(estimator, dict(params))
+    booster = Booster.of(estimator, dict(params))
+    if keep_training_booster:
+        booster._keep_rows(train_set, _datasets(valid_sets), valid_names)
+    return booster
 
 
 def run(
@@ -144,6 +159,11 @@ def run(
 ) -> Any:
     """Fit the estimator and return it."""
     sets = _datasets(valid_sets)
+    rounds = getattr(parsed.estimator, "early_stopping_rounds", None)
+    if rounds and any(parsed.stopping.values()):
+        parsed.estimator.set_params(early_stopping_rounds=None)
+        own = early_stopping(rounds, verbose=False, **parsed.stopping)
+        fit_arguments["callbacks"] = [*(fit_arguments.get("callbacks") or []), own]
     if fit_arguments.get("comm") is None:  # under MPI a rank may lack some classes
         _check_labels(parsed, train_set)
     names = [valid_names] if isinstance(valid_names, str) else valid_names
@@ -169,11 +189,21 @@ def run(
     return parsed.estimator.fit(train_set.data, train_set.label, **given)
 
 
+class SeenRows(Dataset):
+    """What custom objectives and metrics see: labels and weights as training has them, in float64."""
+
+    def get_label(self) -> Any:
+        return self.label
+
+    def get_weight(self) -> Any:
+        return self.weight
+
+
 def of_functions(objective: Callable[..., Any]) -> Callable[..., Any]:
     """Make an estimator's objective of f(preds, dataset), which applies the weights itself."""
 
     def gradients(y_true: np.ndarray, y_pred: np.ndarray, weight: np.ndarray | None = None) -> Any:
-        return objective(y_pred, Dataset(None, y_true, weight=weight))
+        return objective(y_pred, SeenRows(None, y_true, weight=weight))
 
     return gradients
 
@@ -182,27 +212,45 @@ def of_feval(feval: Callable[..., Any]) -> Callable[..., Any]:
     """Make an estimator's metric of f(preds, dataset). XGBoost's return pairs, for which lower is better."""
 
     def metric(y_true: np.ndarray, y_pred: np.ndarray, weight: Any = None, group: Any = None) -> Any:
-        answer = feval(y_pred, Dataset(None, y_true, weight=weight, group=group))
+        answer = feval(y_pred, SeenRows(None, y_true, weight=weight, group=group))
         triples = answer if isinstance(answer, list) else [answer]
         return [(*each, False) if isinstance(each, tuple) and len(each) == 2 else each for each in triples]
 
     return metric
 
 
+def _drop_zero_rounds(params: dict[str, Any]) -> None:
+    """0 and less iterations without improvement turn early stopping off, as in LightGBM."""
+    for name in ("early_stopping_rounds", *SYNONYMS["early_stopping_rounds"].split()):
+        value = params.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and value <= 0:
+            del params[name]
+
+
+def listed_functions(feval: Any) -> list[Any]:
+    """One metric or several, as a list."""
+    if feval is None:
+        return []
+    return list(feval) if isinstance(feval, list | tuple) else [feval]
+
+
 def _take(params: dict[str, Any], names: Sequence[str], default: Any) -> Any:
-    found = [name for name in names if name in params]
-    if len(found) > 1:
-        raise InvalidParameterError(f"{found[0]} and {found[1]} are names of the same parameter; pass only one.")
-    return params.pop(found[0]) if found else default
+    """Remove a parameter from ``params``, whatever its name there; of several names the first by precedence counts."""
+    given = {name: params.pop(name) for name in names if name in params}
+    if not given:
+        return default
+    first = min(given, key=precedence)
+    for name, value in given.items():
+        if not agree(value, given[first]):
+            warn_user(ignored(name, first))
+    return given[first]
 
 
 def _metrics(parsed: ParsedParams, feval: Any) -> list[Any] | None:
-    own = [] if feval is None else [of_feval(each) for each in (feval if isinstance(feval, list | tuple) else [feval])]
+    own = [of_feval(each) for each in listed_functions(feval)]
     named = parsed.metrics
     if named is None:
         named = [] if parsed.task == "custom" else [LOSSES[parsed.task].metric]
-    if not named and not own:
-        raise InvalidParameterError("There is no metric for the evaluation sets; set metric in params, or pass feval.")
     return [*named, *own]
 
 

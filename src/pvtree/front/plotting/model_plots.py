@@ -66,6 +66,7 @@ def plot_importance(
     """
     model = model_of(booster)
     kind = getattr(booster, "importance_type", "split") if importance_type == "auto" else importance_type
+    xlabel = None if xlabel is None else xlabel.replace("@importance_type@", kind)
     importance = model.feature_importance(kind)
     names = np.asarray(model.column_names())
     order = np.argsort(importance, kind="stable")

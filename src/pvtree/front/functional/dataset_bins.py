@@ -1,0 +1,36 @@
+"""The bins that training would make of a Dataset's columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pvtree.binning.thresholds import choose_own_bins
+from pvtree.comm import Solo
+from pvtree.kernels.team import Team
+from pvtree.parameters.aliases import read_names
+from pvtree.reading import inputs
+from pvtree.reading.row_ids import RowIds
+from pvtree.reading.sources import as_source
+
+if TYPE_CHECKING:
+    from pvtree.front.functional.dataset import Dataset
+
+
+def count_bins(data: Dataset, feature: int) -> int:
+    """Ordered bins or categories of a column, and one for missing values where there are any."""
+    settings = read_names(data.params, ["max_bin", "min_data_in_bin"], "Dataset").values
+    max_bin, min_rows = int(settings.get("max_bin", 255)), int(settings.get("min_data_in_bin", 1))
+    table = inputs.read_table(data.data)
+    columns = inputs.learn_columns(table, data.categorical_feature, max_bin, Solo(), data.feature_name)
+    source = as_source(inputs.encode(table, columns))
+    categorical = {j: len(values) for j, values in columns.categories.items() if j not in columns.ordered}
+    sample = RowIds.consecutive(source.shape[0]).sample()
+    with Team(1) as team:
+        thresholds = choose_own_bins(
+            source, sample, (0, source.shape[1]), categorical, max_bin, team, min_rows=min_rows
+        )
+    column = source.matrix()[:, feature]
+    has_missing = np.isnan(column).any() or (feature in categorical and (column == 0).any())
+    return int(thresholds.n_bins[feature]) + int(has_missing)
