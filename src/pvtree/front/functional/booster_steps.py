@@ -127,7 +127,8 @@ def refit(model: Model, params: Mapping[str, Any], data: Dataset, decay_rate: fl
     X = X if isinstance(X, np.ndarray) else np.vstack([X[i : i + 1].toarray() for i in range(len(X))])
     label = np.asarray(data.label, np.float64).ravel()
     weight = None if data.weight is None else np.asarray(data.weight, np.float64).ravel()
-    rows = TrainingRows(X, label, weight, ids=RowIds.consecutive(len(label)))
+    ids = RowIds.consecutive(len(label))
+    rows = TrainingRows(X, label, weight, ids=ids)
     if LOSSES[model.objective].target == "class":
         classes = Target("class", np.arange(max(2, model.n_outputs)))
         rows = ClassWeights.of(values).applied(rows, classes, Solo())
@@ -135,7 +136,7 @@ def refit(model: Model, params: Mapping[str, Any], data: Dataset, decay_rate: fl
     groups = None if sizes is None else sizes.astype(np.int64)
     loss = make_loss(_settings(model, parsed), label, rows.weight, groups)
     if model.objective in ("rank_xendcg", "cox"):
-        loss.numbers, loss.comm = rows.ids.numbers(), Solo()
+        loss.numbers, loss.comm = ids.numbers(), Solo()
     with Team(1) as team:
 
         def gradients(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
