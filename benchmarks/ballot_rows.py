@@ -20,8 +20,9 @@ def make_rows(n_rows: int, n_features: int, draw: int) -> tuple[np.ndarray, np.n
     rng = np.random.default_rng(100 + draw)
     X = rng.normal(size=(n_rows, n_features)).astype(np.float32)
     X[:, ::5] = np.round(np.exp(X[:, ::5]))
-    score = 0.5 * X[:, 1:41] @ rng.normal(size=40) + 1.5 * X[:, 1] * X[:, 2] + 1.2 * X[:, 3] * X[:, 4] * X[:, 6]
-    score += 2.0 * np.sin(3.0 * X[:, 7]) + 3.0 * (X[:, 8] > 1.5)
+    rng.normal(size=n_features), rng.random(n_features)  # the published figures skip as many numbers
+    score = X[:, 1:41] @ rng.normal(size=40) * 0.5 + 1.5 * X[:, 1] * X[:, 2] + 1.2 * X[:, 3] * X[:, 4] * X[:, 6]
+    score = score + np.sin(3 * X[:, 7]) * 2 + (X[:, 8] > 1.5) * 3
     return X, (score + 0.5 * score.std() * rng.normal(size=n_rows) > 0).astype(int)
 
 
