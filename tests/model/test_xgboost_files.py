@@ -1,6 +1,7 @@
 """XGBoost's JSON and UBJSON models, read and written; XGBoost itself stands beside them."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ from pvtree.errors import InvalidParameterError, ModelFileError
 from pvtree.model import Model
 from pvtree.model.export_xgboost import dump, first_right
 from pvtree.model.import_xgboost import last_left, parse
+from pvtree.model.prediction_kinds import finished
 from pvtree.model.ubjson import decode, encode
+from pvtree.parameters.loss_table import LOSSES
 
 RNG = np.random.default_rng(6)
 X = RNG.normal(size=(120, 4))
@@ -24,11 +27,25 @@ KINDS = {
     "classes": ({"objective": "multi:softprob", "num_class": 3}, CLASSES),
     "several trees": ({"objective": "binary:logistic", "num_parallel_tree": 3, "subsample": 0.5}, VALUES > 0),
     "dart": ({"objective": "reg:squarederror", "booster": "dart", "rate_drop": 0.5}, VALUES),
-    "unknown": ({"objective": "count:poisson"}, CLASSES),
+    "unknown": ({"objective": "survival:aft"}, None),
+    **{
+        name: ({"objective": name}, CLASSES + 1)
+        for name in ("count:poisson", "reg:gamma", "reg:tweedie", "reg:squaredlogerror", "survival:cox")
+    },
+    **{name: ({"objective": name}, VALUES) for name in ("reg:absoluteerror", "reg:pseudohubererror")},
+    **{name: ({"objective": name}, VALUES > 0) for name in ("reg:logistic", "binary:hinge")},
 }
+
+
+def rows_of(y):
+    if y is not None:
+        return xgboost.DMatrix(X, y)
+    times = np.exp(VALUES)
+    return xgboost.DMatrix(X, label_lower_bound=times, label_upper_bound=times)
+
+
 THEIRS = {
-    name: xgboost.train({"max_depth": 3, "nthread": 1, **params}, xgboost.DMatrix(X, y), 4)
-    for name, (params, y) in KINDS.items()
+    name: xgboost.train({"max_depth": 3, "nthread": 1, **params}, rows_of(y), 4) for name, (params, y) in KINDS.items()
 }
 
 
@@ -42,7 +59,7 @@ def test_models_of_xgboost_are_read(kind, suffix, tmp_path):
     theirs, path = THEIRS[kind], tmp_path / f"m.{suffix}"
     theirs.save_model(path)
     if kind == "unknown":
-        with pytest.warns(UserWarning, match="does not know how the objective 'count:poisson'"):
+        with pytest.warns(UserWarning, match="does not know how the objective 'survival:aft'"):
             model = Model.from_xgboost(path)
     else:
         model = pvtree.Booster(model_file=path).model_
@@ -79,6 +96,26 @@ def test_models_are_written_for_xgboost(kind, suffix, tmp_path):
     again = Model.from_xgboost(path)
     np.testing.assert_allclose(again.predict_raw(rows), raw, rtol=1e-5, atol=1e-5)
     assert theirs.num_boosted_rounds() == 3 or kind == "forest"
+
+
+def test_every_loss_is_written_or_refused(tmp_path):
+    fitted = pvtree.GBDTRegressor(n_estimators=2, num_leaves=4, verbosity=-1).fit(X, VALUES)
+    path, rows = tmp_path / "m.json", X.astype(np.float32)
+    for objective in (name for name, kind in LOSSES.items() if kind.n_outputs == 1):
+        for trees in (fitted.model_.trees, ()):
+            model = replace(fitted.model_, objective=objective, trees=trees, init_score=np.array([0.3]))
+            if objective == "cross_entropy_lambda":
+                with pytest.raises(InvalidParameterError, match="does not support objective='cross_entropy_lambda'"):
+                    model.export_xgboost(path)
+                continue
+            model.export_xgboost(path)
+            expected = finished(model)(model.predict_raw(rows))
+            found = xgboost.Booster(model_file=path).predict(xgboost.DMatrix(rows))
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6, err_msg=objective)
+            again = Model.from_xgboost(path)
+            np.testing.assert_allclose(finished(again)(again.predict_raw(rows)), expected, rtol=1e-5, atol=1e-6)
+    with pytest.raises(InvalidParameterError, match="does not support objective='multiclassova'"):
+        replace(fitted.model_, objective="multiclassova").export_xgboost(path)
 
 
 def test_thresholds_keep_every_float32_on_its_side():

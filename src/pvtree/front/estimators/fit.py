@@ -27,7 +27,7 @@ from pvtree.front.estimators.eval_arguments import (
 from pvtree.front.estimators.fit_options import FitOptions, shown, with_verbose_callback
 from pvtree.front.estimators.unknown_arguments import refuse_unknown
 from pvtree.growing.constraints import read_interactions, read_monotone
-from pvtree.parameters.loss_table import LOSSES, check_labels
+from pvtree.parameters.loss_table import LOSSES, check_labels, losses_of
 from pvtree.parameters.params import Params, learner_for, make_params, refuse_serial
 from pvtree.parameters.rules import positive
 from pvtree.reading import inputs
@@ -355,7 +355,7 @@ def _check_continues(start: Model, ensemble: str, objective: str, n_classes: int
         raise InvalidParameterError(
             f"init_model is of kind {start.ensemble!r}, but this estimator adds trees to {ensemble!r} only."
         )
-    is_of_classes = start.objective in ("binary", "multiclass")  # files of other libraries do not name the classes
+    is_of_classes = start.objective in losses_of("class")  # files of other libraries do not name the classes
     n_known = (max(2, start.n_outputs) if is_of_classes else 1) if start.classes is None else len(start.classes)
     if start.objective != objective or n_known != n_classes:
         raise InvalidParameterError(
