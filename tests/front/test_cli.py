@@ -259,4 +259,4 @@ def test_version_and_help(capsys):
     main(["train", "--help"])
     printed = " ".join(capsys.readouterr().out.split())
     assert "Default: 31 (gbdt), -1 (forest or tree)." in printed
-    assert "How many features each worker votes for" in printed
+    assert "The number of features that each worker votes for" in printed

@@ -54,7 +54,7 @@ def folder(tmp_path_factory):
             kept = folder / f"checkpoint of {size}"
             with pytest.raises(Interrupted):
                 cases()["values"].fit(options=options, callbacks=[interrupt], checkpoint=kept, checkpoint_freq=3)
-    code, printed = run_to_end(max(SIZES), "estimators", "fits", folder, timeout=120)
+    code, printed = run_to_end(max(SIZES), "estimators", "fits", folder, timeout=270)
     assert code == 0, printed
     return folder
 
@@ -96,7 +96,7 @@ def test_the_cases_are_worth_their_time():
 def run_failing(how, folder, *, n_ranks=3):
     """The exit code, and what was printed by a job that ends soon after it has gone wrong."""
     with started(n_ranks, "estimators", "failing", folder, how) as process:
-        wait_until(lambda: (folder / "now").exists() or process.poll() is not None, 60, "nothing goes wrong")
+        wait_until(lambda: (folder / "now").exists() or process.poll() is not None, 150, "nothing goes wrong")
         code = wait_for_all_to_end(process, folder)
     return code, outputs(folder)
 

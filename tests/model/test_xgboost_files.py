@@ -108,6 +108,10 @@ def test_every_loss_is_written_or_refused(tmp_path):
                 with pytest.raises(InvalidParameterError, match="does not support objective='cross_entropy_lambda'"):
                     model.export_xgboost(path)
                 continue
+            if not trees and LOSSES[objective].link != "identity" and objective != "binary":
+                with pytest.raises(InvalidParameterError, match="without trees; train at least one tree"):
+                    model.export_xgboost(path)
+                continue
             model.export_xgboost(path)
             expected = finished(model)(model.predict_raw(rows))
             found = xgboost.Booster(model_file=path).predict(xgboost.DMatrix(rows))

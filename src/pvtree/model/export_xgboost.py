@@ -101,9 +101,13 @@ def xgboost_trees(model: Model) -> list[dict[str, Any]]:
 def _base_score(objective: str, raw: float) -> float:
     """XGBoost's base_score, which it transforms into this raw score."""
     link = LOSSES[objective].link if objective in LOSSES else "identity"
-    if link == "sigmoid":
-        return 1 / (1 + float(np.exp(-raw)))
-    return float(np.exp(raw)) if link == "exp" else raw
+    if link == "identity":
+        return raw
+    if raw != 0.0 and objective != "binary":  # without trees, XGBoost 3.2 leaves out the transformation
+        raise InvalidParameterError(
+            f"XGBoost cannot read a model of objective={objective!r} without trees; train at least one tree."
+        )
+    return 1 / (1 + float(np.exp(-raw))) if link == "sigmoid" else 1.0
 
 
 def _settings(objective: str, n_outputs: int) -> dict[str, Any]:

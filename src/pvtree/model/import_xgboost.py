@@ -155,7 +155,7 @@ def _base_margins(text: Any, objective: str, n_outputs: int) -> np.ndarray:
         if not all(0 < value < 1 for value in values):
             refuse("base_score is not a probability")
         values = [math.log(value) - math.log1p(-value) for value in values]
-    elif objective in _EXPONENTIAL and objective != "survival:cox":
+    elif objective in _EXPONENTIAL:
         if not all(value > 0 for value in values):
             refuse("base_score is not positive")
         values = [math.log(value) for value in values]

@@ -86,10 +86,11 @@ def plant_forest(planter: Planter, n_trees: int, first: int) -> Iterator[Tree]:
                 waiting.append(pool.submit(plant, number))
                 if len(waiting) > 2 * n_threads:  # bounds the trees that are finished but not yet taken
                     yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
+            last = [future.result() for future in waiting]
+            waiting.clear()
         finally:
             for future in waiting:
                 future.cancel()
             for team in teams:  # else the pool would wait for trees that nobody needs any more
                 team.stop()
+    yield from last  # after the threads have ended: nobody need ask once more for that
