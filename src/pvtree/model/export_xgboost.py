@@ -101,7 +101,7 @@ def xgboost_trees(model: Model) -> list[dict[str, Any]]:
 def _base_score(objective: str, raw: float) -> float:
     """XGBoost's base_score, which it transforms into this raw score."""
     link = LOSSES[objective].link if objective in LOSSES else "identity"
-    if link == "identity":
+    if link not in ("sigmoid", "exp"):
         return raw
     if raw != 0.0 and objective != "binary":  # without trees, XGBoost 3.2 leaves out the transformation
         raise InvalidParameterError(
