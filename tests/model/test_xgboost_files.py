@@ -108,7 +108,7 @@ def test_every_loss_is_written_or_refused(tmp_path):
                 with pytest.raises(InvalidParameterError, match="does not support objective='cross_entropy_lambda'"):
                     model.export_xgboost(path)
                 continue
-            if not trees and LOSSES[objective].link in ("sigmoid", "exp") and objective != "binary":
+            if not trees and LOSSES[objective].link in ("sigmoid", "exp"):
                 with pytest.raises(InvalidParameterError, match="without trees; train at least one tree"):
                     model.export_xgboost(path)
                 continue

@@ -103,7 +103,7 @@ def _base_score(objective: str, raw: float) -> float:
     link = LOSSES[objective].link if objective in LOSSES else "identity"
     if link not in ("sigmoid", "exp"):
         return raw
-    if raw != 0.0 and objective != "binary":  # without trees, XGBoost 3.2 leaves out the transformation
+    if raw != 0.0:  # without trees, XGBoost 3.2 leaves out the transformation
         raise InvalidParameterError(
             f"XGBoost cannot read a model of objective={objective!r} without trees; train at least one tree."
         )
