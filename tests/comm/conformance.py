@@ -26,7 +26,7 @@ from pvtree.errors import (
 SIZES = (1, 2, 3, 5, 8)
 DTYPES = (np.uint8, np.uint16, np.uint32, np.int64, np.uint64, np.float64)
 OPS = {"sum": np.sum, "max": np.max, "min": np.min}
-SOON = 1.0  # seconds: how quickly all workers must have ended when one of them fails
+SOON = 30.0  # seconds: long before any time limit of these tests' communicators, even on a machine that also compiles
 
 each_size = pytest.mark.parametrize("size", SIZES)
 

@@ -301,7 +301,7 @@ def test_hostile_numbers_of_parallel_trees() -> None:
     assert Model.from_json(model.to_json()) == model
     for value, reason in (
         *((v, "parallel trees is out of range") for v in (1, 0, -4, 2**31)),
-        *((v, "n_parallel_trees is of the wrong type") for v in (4.0, "4", None, True)),
+        *((v, "n_parallel_trees has the wrong type") for v in (4.0, "4", None, True)),
         (3, "no multiple"),
     ):
         document = json.loads(model.to_json())

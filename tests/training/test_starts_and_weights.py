@@ -50,7 +50,7 @@ def test_fronts_take_the_same_scores():
     np.testing.assert_array_equal(booster.predict(X), expected)
     assert Dataset(X, y, init_score=score).subset([1, 5]).get_init_score().ravel().tolist() == score[[1, 5]].tolist()
     XGBRegressor(n_estimators=1, n_jobs=1).fit(X, y, base_margin=score, eval_set=[(X, y)], base_margin_eval_set=[score])
-    assert DMatrix(X, y, base_margin=score).get_init_score() is score
+    assert DMatrix(X, y, base_margin=score).get_init_score().tolist() == score.tolist()
 
 
 def test_an_evaluation_set_starts_from_its_own_scores():
