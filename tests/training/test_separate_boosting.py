@@ -302,7 +302,7 @@ def test_hostile_numbers_of_parallel_trees() -> None:
     for value, reason in (
         *((v, "parallel trees is out of range") for v in (1, 0, -4, 2**31)),
         *((v, "n_parallel_trees has the wrong type") for v in (4.0, "4", None, True)),
-        (3, "no multiple"),
+        (3, "not a multiple"),
     ):
         document = json.loads(model.to_json())
         document["payload"]["n_parallel_trees"] = value
