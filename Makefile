@@ -24,7 +24,7 @@ help:  ## Show these lines
 demo: $(VENV)/.demo-installed  ## Train and evaluate on real data, about 3 minutes from nothing
 	@$(BIN)/python -m pvtree.front.demo
 
-test:  ## Lint, check types and run every test, under 8 minutes from nothing on two cores
+test:  ## Lint, check types and run every test, about 15 minutes from nothing on two cores
 	@$(MAKE) --no-print-directory -j 2 lint types unit
 
 lint: $(VENV)/.test-installed  ## Run ruff's linter and formatter, and check the order of the rooms, without changing anything
