@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         plot_traffic,
         plot_tree,
     )
+    from pvtree.front.report import live_report
     from pvtree.model.model import Model
     from pvtree.model.tree import Tree
     from pvtree.planning.plan import plan
@@ -96,6 +97,7 @@ __all__ = [
     "create_tree_digraph",
     "cv",
     "early_stopping",
+    "live_report",
     "load",
     "log_evaluation",
     "plan",
@@ -115,6 +117,7 @@ _HOMES = {
     "Certificate": "pvtree.find_split.certificates",
     "Model": "pvtree.model",
     "SkewWarning": "pvtree.comm.user_warnings",
+    "live_report": "pvtree.front.report",
     "Tree": "pvtree.model",
     "Votes": "pvtree.find_split.strategy",
     "plan": "pvtree.planning.plan",

@@ -88,6 +88,7 @@ class TrafficReport:
     # Per phase that sent anything before the first tree: bytes of all workers together.
     before_trees: dict[str, int] = field(default_factory=dict)
     n_workers: int = 1
+    seconds_by_worker: tuple[float, ...] = ()  # how long each worker spent in collectives
 
     @property
     def bytes_before_trees(self) -> float:
@@ -145,6 +146,7 @@ def report(
             if sent
         },
         n_workers=comm.size,
+        seconds_by_worker=tuple((everything[:, :, 2].sum(axis=1) / 1e9).tolist()),
     )
 
 

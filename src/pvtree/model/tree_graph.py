@@ -55,7 +55,7 @@ def draw(
     edges = []
     for node in np.flatnonzero(tree.feature >= 0).tolist():
         left = int(tree.left_child[node])
-        words = _sides(model, tree, node)
+        words = sides(model, tree, node)
         edges += [(node, left, words[0]), (node, left + 1, words[1])]
     return Drawn(labels, edges, tree.feature < 0, _places(tree))
 
@@ -101,7 +101,7 @@ def _split(model: Model, tree: Tree, node: int, precision: int, n_shown: int) ->
     return f"{name} in {', '.join(named[:n_shown])}" + (", ..." if len(named) > n_shown else "")
 
 
-def _sides(model: Model, tree: Tree, node: int) -> tuple[str, str]:
+def sides(model: Model, tree: Tree, node: int) -> tuple[str, str]:
     """The labels of the left and the right edge: the answer, and whether missing values go there."""
     if tree.cat_set[node] >= 0:
         missing_left = bool(tree.cat_sets[tree.cat_set[node]][0] & np.uint64(1))

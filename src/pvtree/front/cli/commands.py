@@ -14,6 +14,7 @@ COMMANDS = {
     "predict": "Predict the rows of files.",
     "evaluate": "Measure how well a model predicts.",
     "inspect": "Describe a model, or show one of its trees.",
+    "report": "Write an HTML page about a model and its predictions.",
     "export": "Write a model in another program's format.",
     "plan": "Estimate training costs on a cluster; recommend a strategy.",
     "warmup": "Compile kernels now, so that no later fit waits for it.",

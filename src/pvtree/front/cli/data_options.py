@@ -1,4 +1,4 @@
-"""The options about the files to read, which train, predict and evaluate share."""
+"""The options about the files to read, which train, predict, evaluate and report share."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def model_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
-def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def data_options(command: Callable[..., Any], required: bool = True) -> Callable[..., Any]:
     options = (
         click.option(
             "--data",
-            required=True,
+            required=required,
             type=PATH,
             metavar="PATH",
             help="A Parquet, CSV or libsvm file, or a folder of Parquet or CSV files.",

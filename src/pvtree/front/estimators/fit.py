@@ -303,6 +303,38 @@ class Fitting(Estimator):
         self.model_.save(path)
         return self
 
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        X: Any = None,
+        y: Any = None,
+        *,
+        sample_weight: Any = None,
+        group: Any = None,
+        qid: Any = None,
+    ) -> Self:
+        """Write a report of the model and its training: one HTML file with charts, which needs no network.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file to write or replace.
+        X, y : rows and labels or None, default=None
+            Rows that were not trained on, to show how good predictions are. None for a report without them.
+        sample_weight : array-like of shape (n_rows,) or None, default=None
+            The weights of these rows.
+        group, qid : array-like or None, default=None
+            The sizes of the queries, or a query id per row, for rankers.
+
+        Returns
+        -------
+        self : the estimator
+        """
+        from pvtree.front.report import write_report
+
+        write_report(self, path, X, y, sample_weight, group, qid)
+        return self
+
     def _with_queries(self, given: GivenRows, comm: Communicator) -> GivenRows:
         return given
 
@@ -318,6 +350,7 @@ class Fitting(Estimator):
         self.best_iteration_ = result.best_iteration
         self.best_score_ = result.best_score
         self.timings_ = result.timings
+        self.iteration_seconds_ = result.seconds
         self.traffic_ = result.traffic
         self.votes_ = result.votes
         self.certificates_ = result.certificates

@@ -1,0 +1,55 @@
+"""The section about the training: metrics after every iteration, and the time of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from pvtree.front.report.charts import line_chart, thinned, vertical
+from pvtree.front.report.page import Section
+from pvtree.front.report.subject import Subject
+from pvtree.training.callbacks import TRAINING_NAMES
+
+
+def section(subject: Subject) -> Section | None:
+    estimator = subject.estimator
+    seconds = getattr(estimator, "iteration_seconds_", [])
+    if not estimator.evals_result_ and len(seconds) < 2:
+        return None
+    found = Section("training", "Training")
+    add_metrics(found, estimator.evals_result_, estimator.best_iteration_)
+    if len(seconds) > 1:
+        each = np.diff([0.0, *seconds]) * 1e3
+        at = thinned(len(each))
+        chart = line_chart([i + 1 for i in at], each[at].tolist(), ("iteration", "ms"))
+        found.heading("Milliseconds per iteration")
+        found.chart(chart, f"Median {np.median(each):.3g} ms, longest {each.max():.3g} ms.")
+    return found
+
+
+def add_metrics(found: Section, results: Mapping[str, Mapping[str, Sequence[float]]], best: int) -> None:
+    """A chart for each metric, with the sets as lines and the best iteration marked."""
+    metrics = list(dict.fromkeys(metric for values in results.values() for metric in values))
+    for metric in metrics:
+        curves = {name: values[metric] for name, values in results.items() if metric in values}
+        shown = [(i + 1, values[i], name) for name, values in curves.items() for i in thinned(len(values))]
+        x, y, by = zip(*shown, strict=True)
+        chart = line_chart(x, y, ("iteration", metric), by)
+        ends = ", ".join(f"{name} {values[best - 1 if best else -1]:.5g}" for name, values in curves.items())
+        caption = f"At iteration {best or max(map(len, curves.values()))}: {ends}.{gap(curves, best)}"
+        found.heading(metric)
+        found.chart(
+            chart + vertical(best, "iteration") if best else chart,
+            caption + (" The dotted line is the best." if best else ""),
+        )
+
+
+def gap(curves: Mapping[str, Sequence[float]], best: int) -> str:
+    """How far the training rows are ahead of the others: a measure of overfitting."""
+    own = [name for name in curves if name in TRAINING_NAMES]
+    others = [name for name in curves if name not in TRAINING_NAMES]
+    if not own or not others:
+        return ""
+    at = best - 1 if best else -1
+    return f" Gap between {own[0]} and {others[0]}: {abs(curves[own[0]][at] - curves[others[0]][at]):.4g}."
