@@ -19,9 +19,7 @@ from pvtree.front.report.page import Section, render, shown_number
 from pvtree.front.report.subject import Subject, read_rows
 
 pytest.importorskip("altair")
-CHROMIUM = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), ""
-)
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 HOSTILE = "</script><script>document.title='owned'</script>"
 
 rng = np.random.default_rng(0)
@@ -29,23 +27,15 @@ N = 400
 frame = pd.DataFrame({f"x{i}": rng.normal(size=N) for i in range(5)})
 frame[HOSTILE] = rng.normal(size=N)
 frame["job"] = pd.Categorical(rng.choice([f"job {i}" for i in range(9)], N))
-value = frame.x0 + frame.x1 * frame.x2 + frame.job.isin(["job 1", "job 5"]) + 0.5 * rng.normal(size=N)
-label = np.where(value + frame[HOSTILE] > 0.5, "yes", "no")
+value = frame.x0 + frame.x1 * frame.x2 + 4.0 * frame.job.isin(["job 1", "job 5"]) + 0.5 * rng.normal(size=N)
+label = np.where(value + frame[HOSTILE] > 1.0, "yes", "no")
 TRAIN, TEST = slice(0, 250), slice(250, N)
 
 
 @pytest.fixture(scope="module")
 def classifier():
-    fitted = pvtree.GBDTClassifier(
-        n_estimators=5,
-        num_leaves=6,
-        min_child_samples=5,
-        tree_learner="voting",
-        n_workers=2,
-        top_k=2,
-        n_jobs=1,
-        audit=2,
-    )
+    small = dict(n_estimators=5, num_leaves=6, min_child_samples=5, n_jobs=1)
+    fitted = pvtree.GBDTClassifier(**small, tree_learner="voting", n_workers=2, top_k=2, audit=2)
     sets = [(frame[TRAIN], label[TRAIN]), (frame[TEST], label[TEST])]
     return fitted.fit(frame[TRAIN], label[TRAIN], eval_set=sets, eval_names=["training", "test"], eval_metric="auc")
 
@@ -177,7 +167,8 @@ TRY = """
 const errors = [];
 window.addEventListener("error", (event) => errors.push(event.message));
 window.addEventListener("load", async () => {
-  for (let i = 0; i < 100 && !document.documentElement.dataset.charts; i++) await new Promise((go) => setTimeout(go, 50));
+  const page = document.documentElement;
+  for (let i = 0; i < 100 && !page.dataset.charts; i++) await new Promise((go) => setTimeout(go, 50));
   const slider = document.getElementById("threshold"), before = document.getElementById("threshold-tp").textContent;
   slider.value = "95";
   slider.dispatchEvent(new Event("input"));
@@ -192,7 +183,7 @@ window.addEventListener("load", async () => {
     after: document.getElementById("threshold-tp").textContent, all, folded,
     zoomed: view !== document.getElementById("tree-view").getAttribute("viewBox"),
     requests: performance.getEntriesByType("resource").length, title: document.title, errors,
-    wide: document.documentElement.scrollWidth - document.documentElement.clientWidth,
+    wide: page.scrollWidth - page.clientWidth,
   };
   const out = document.createElement("pre");
   out.id = "tried";

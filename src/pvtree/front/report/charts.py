@@ -64,13 +64,15 @@ def line_chart(
     encodings = {"x": number("x", titles[0], scale=scale), "y": number("y", titles[1])}
     tooltip = tips(x=titles[0], y=titles[1])
     if by is None:
-        chart = records(x=x, y=y)
+        chart = records(x=x, y=y, place=range(len(x)))
     else:
-        chart, order = records(x=x, y=y, by=by), list(dict.fromkeys(by))
+        chart, order = records(x=x, y=y, place=range(len(x)), by=by), list(dict.fromkeys(by))
         encodings["color"] = legend(order)
         encodings["strokeDash"] = alt.StrokeDash("by", type="nominal", sort=order, legend=None)
         tooltip += tips(by="set")
     mark = chart.mark_line(strokeWidth=2, color=COLOURS[0])
+    # In the given order: curves may go straight up.
+    encodings["order"] = alt.Order("place", type="quantitative")
     return mark.encode(**encodings, tooltip=tooltip).properties(height=HEIGHT)
 
 
@@ -99,9 +101,10 @@ def bar_chart(names: Sequence[str], values: Sequence[float], title: str) -> Any:
     ).properties(height=max(80, 20 * len(names)))
 
 
-def stacked_bars(x: Sequence[int], y: Sequence[float], by: Sequence[str], titles: tuple[str, str]) -> Any:
-    """Bars over whole numbers, each divided by ``by``, the first at the bottom."""
+def stacked_bars(bars: Sequence[tuple[int, float, str]], titles: tuple[str, str]) -> Any:
+    """Bars over whole numbers, (x, height, part of the bar); the first part is at the bottom."""
     alt = altair()
+    x, y, by = zip(*bars, strict=True)
     order = list(dict.fromkeys(by))
     chart = records(x=x, y=y, by=by, place=[order.index(each) for each in by]).mark_bar()
     return chart.encode(

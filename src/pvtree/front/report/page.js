@@ -7,7 +7,7 @@ const read = (name) => {
 const shown = (number) => (Math.abs(number) >= 1000 ? Math.round(number).toLocaleString("en") : Number(number.toPrecision(4)));
 
 const charts = Object.entries(read("charts") || {}).map(([id, specification]) =>
-  vegaEmbed(`#${id}`, specification, { actions: false, renderer: "svg", ast: false }));
+  vegaEmbed(`#${id}`, specification, { actions: false, renderer: "svg", config: { background: "transparent" } }));
 Promise.all(charts).then(() => { document.documentElement.dataset.charts = String(charts.length); });
 
 function threshold() {
@@ -50,11 +50,10 @@ function trees() {
     const nodes = data[choice.value].nodes;
     view.replaceChildren();
     const lines = element(view, "g", {}), boxes = element(view, "g", {});
-    let next = 0, deepest = 0;
+    let next = 0;
     const place = (index, depth) => {
       const [label, detail, left, yes, no] = nodes[index];
       const open = left !== 0 && !folded.has(index);
-      deepest = Math.max(deepest, depth);
       const below = open ? [place(left, depth + 1), place(left + 1, depth + 1)] : [];
       const x = open ? (below[0] + below[1]) / 2 : next++ * across;
       const y = depth * down;
@@ -71,11 +70,12 @@ function trees() {
       if (left !== 0) group.addEventListener("click", () => { folded.has(index) ? folded.delete(index) : folded.add(index); draw(); });
       return x;
     };
-    place(0, 0);
+    const root = place(0, 0);
     if (box === null) {
-      const whole = Math.max(1, next) * across;
-      box = [-across / 2, -12, Math.min(whole, 1100), 0];
-      box[0] = whole > 1100 ? data[choice.value].nodes.length && boxes.lastChild.transform.baseVal[0].matrix.e - 460 : -across / 2;
+      // The whole tree, or as much around its root as can be read.
+      const whole = Math.max(4, next) * across;
+      box = whole <= 1600 ? [-across / 2, -12, whole, 0] : [root - 800, -12, 1600, 0];
+      if (next < 4) box[0] = root - whole / 2;
     }
     look();
   };

@@ -14,6 +14,10 @@ from pvtree.front.report.intervals import estimates
 from pvtree.front.report.page import Section
 from pvtree.front.report.subject import Subject
 
+USE = """import pvtree
+
+model = pvtree.load("model.json")  # after estimator.save("model.json")
+model.predict(X)"""
 KINDS = {"gbdt": "gradient boosting", "forest": "random forest"}
 
 
@@ -46,9 +50,7 @@ def section(subject: Subject) -> Section:
         found.heading("Parameters that differ from the defaults")
         found.facts([(name, repr(value)) for name, value in changed.items()])
     found.heading("Use the model")
-    found.code(
-        'import pvtree\n\nmodel = pvtree.load("model.json")  # after estimator.save("model.json")\nmodel.predict(X)'
-    )
+    found.code(USE)
     return found
 
 

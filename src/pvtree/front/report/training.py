@@ -39,10 +39,9 @@ def add_metrics(found: Section, results: Mapping[str, Mapping[str, Sequence[floa
         ends = ", ".join(f"{name} {values[best - 1 if best else -1]:.5g}" for name, values in curves.items())
         caption = f"At iteration {best or max(map(len, curves.values()))}: {ends}.{gap(curves, best)}"
         found.heading(metric)
-        found.chart(
-            chart + vertical(best, "iteration") if best else chart,
-            caption + (" The dotted line is the best." if best else ""),
-        )
+        if best:
+            chart, caption = chart + vertical(best, "iteration"), f"{caption} The dotted line is the best iteration."
+        found.chart(chart, caption)
 
 
 def gap(curves: Mapping[str, Sequence[float]], best: int) -> str:

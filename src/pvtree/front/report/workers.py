@@ -46,7 +46,7 @@ def add_bytes(found: Section, traffic: TrafficReport) -> None:
     ]
     found.heading("Sent by all workers, by iteration")
     if bars:
-        found.chart(stacked_bars(*zip(*bars, strict=True), ("iteration", "kB")), "Bytes by what they were sent for.")
+        found.chart(stacked_bars(bars, ("iteration", "kB")), "Bytes by what they were sent for.")
     total = max(1, traffic.total_bytes)
     cells = [
         (phase, format_bytes(cost.bytes), f"{100 * cost.bytes / total:.1f} %", cost.calls, f"{cost.seconds:.3f}")
@@ -65,7 +65,7 @@ def add_votes(found: Section, votes: Sequence[Any], trees_per_iteration: int) ->
         counts = np.sum(values, axis=0)
         shares = 100 * counts / max(1.0, counts.sum())
         bars += [(first + 1, round(float(share), 2), word) for share, word in zip(shares, VOTES, strict=True)]
-    chart = stacked_bars(*zip(*bars, strict=True), ("iteration", "% of splits"))
+    chart = stacked_bars(bars, ("iteration", "% of splits"))
     found.heading("Votes for the columns that were split by")
     found.chart(chart, "How many workers named the winner's column.")
 
