@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numba import types
 
 from pvtree.kernels.constants import BLOCK, COUNT_BITS, ENTROPY, LANE_STRIDE, N_BINS, ZERO
 from pvtree.kernels.growing.few_bins import least_score, may_score, sums_of_bin
@@ -25,6 +26,7 @@ from pvtree.kernels.growing.records import (
     usual_bin_of,
 )
 from pvtree.kernels.jit import njit
+from pvtree.kernels.lazy import lazy
 
 # A bundle's code 0 says that all its features are in their usual bin; any other code is one bin of one feature. So a
 # feature's usual bin has the node's total less its other bins: exactly, because histograms are sums of integers.
@@ -40,7 +42,13 @@ def place_of(feature, tree):
     """The (block, lane) that holds a feature's bins, or its bundle's codes."""
     block_start = block_start_of(tree)
     bundle = bundles_of(tree)[feature]
-    block = np.searchsorted(block_start, bundle, side="right") - 1
+    block, after = ZERO, np.int64(len(block_start))  # block_start[block] <= bundle < block_start[after]
+    while after - block > 1:
+        middle = (block + after) // 2
+        if block_start[middle] <= bundle:
+            block = middle
+        else:
+            after = middle
     return block, bundle - block_start[block]
 
 
@@ -54,7 +62,7 @@ def codes_of(feature, tree):
     return bins, first, usual_bin_of(tree)[feature]
 
 
-@njit
+@lazy()
 def sides_of_codes(feature, tree, goes_left):
     """Turn a table of the feature's bins that go left into one of its bundle's codes."""
     bins, first, usual = codes_of(feature, tree)
@@ -73,7 +81,7 @@ def bins_of_codes(feature, tree, bin_of):
         bin_of[first + i] = bins[i]
 
 
-@njit
+@lazy()
 def begin_expansion(hist, base, step, is_wide, n_codes, tree, scratch):
     """totals = the sums over a bundle's histogram: the node's totals, the same for every feature."""
     totals, n_words = totals_of(scratch), tree.n_fields if is_wide else tree.n_planes
@@ -128,7 +136,7 @@ def expanded_layout(is_wide, tree):
     return (LANE_STRIDE, tree.n_fields * LANE_STRIDE) if is_wide else (BLOCK * LANE_STRIDE, LANE_STRIDE)
 
 
-@njit
+@lazy(types.UniTuple(types.int64, 2))
 def expand_lanes(
     at, block, hist, base, step, lane_step, is_wide, node, row, own_score, least_gain, takes_all, tree, scratch
 ):

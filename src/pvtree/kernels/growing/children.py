@@ -41,7 +41,8 @@ def begin_children(parent, left, tree, nodes):
     for j in range(tree.n_fields):
         sums[left, j] = left_sums[parent, j]
         sums[left + 1, j] = sums[parent, j] - left_sums[parent, j]
-    inherit_constraints(parent, left, nodes[parent].feature, tree)
+    if tree.is_monotone or tree.n_set_words > 0:
+        inherit_constraints(parent, left, nodes[parent].feature, tree)
 
 
 @njit

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numba import types
 
 from pvtree.kernels.constants import ENTROPY, ZERO
 from pvtree.kernels.elementary import log
 from pvtree.kernels.growing.records import feature_sets_of, limits_of, live_sets_of, monotone_of, sums_of
 from pvtree.kernels.jit import njit
+from pvtree.kernels.lazy import lazy
 
 # Monotone constraints follow LightGBM's method "basic". Every node has limits, a lowest and a highest output. A split
 # by a constrained feature gives its children limits that meet in the middle between their outputs, so that nothing
@@ -51,6 +53,12 @@ def constrained_score(score, gl, hl, gr, hr, alpha, low, high, sign):
     return -math.inf if sign * (right_kept - left_kept) < 0.0 else score
 
 
+@lazy(types.float64)
+def capped_saving(g, h, alpha, max_output):
+    """What a node saves with the best output of at most ``max_output``."""
+    return saving(g, h, alpha, between(leaf_output(g, h, alpha), -max_output, max_output))
+
+
 @njit
 def limited_score(g, h, alpha, max_output):
     """What a node saves with the best output of at most ``max_output``: G^2 / (H + lambda) if there is no limit.
@@ -60,7 +68,7 @@ def limited_score(g, h, alpha, max_output):
     inner = max(abs(g) - alpha, 0.0)
     score = inner * inner / h
     if inner > max_output * h:
-        score = min(score, saving(g, h, alpha, between(leaf_output(g, h, alpha), -max_output, max_output)))
+        score = min(score, capped_saving(g, h, alpha, max_output))
     return score
 
 
@@ -116,7 +124,7 @@ def narrowed(low, high, left, right, sign):
     return low, high, low, high
 
 
-@njit
+@lazy()
 def inherit_constraints(parent, left, feature, tree):
     """Set the limits of two new children, and the sets of features that hold every feature split by above them."""
     if tree.is_monotone:

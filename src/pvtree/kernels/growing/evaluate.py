@@ -10,7 +10,7 @@ from pvtree.kernels.bounds.local import bound_feature, bound_lanes, can_bound_la
 from pvtree.kernels.constants import BLOCK, ENTROPY, LANE_STRIDE, N_BINS, NONE, ONE, ZERO
 from pvtree.kernels.growing.bundles import begin_expansion, expand_alone, expand_lanes, expanded_layout, place_of
 from pvtree.kernels.growing.constraints import set_limits
-from pvtree.kernels.growing.few_bins import is_few, least_score, may_split
+from pvtree.kernels.growing.few_bins import may_gain
 from pvtree.kernels.growing.histogram import histogram_of_block, histogram_of_feature
 from pvtree.kernels.growing.kept_histograms import kept_histogram, sibling_slot, store_bundle, subtract_bundle
 from pvtree.kernels.growing.lanes import best_of_lanes
@@ -51,6 +51,7 @@ from pvtree.kernels.growing.split import (
     node_score,
 )
 from pvtree.kernels.jit import njit, shared
+from pvtree.kernels.lazy import lazy
 
 # Nodes with at least this many rows are searched side by side. In smaller ones most bins are empty, and searching one
 # feature after another skips those.
@@ -145,7 +146,7 @@ def bound_group(hist, base, step, lane_step, is_wide, at_once, features, n_lanes
 # ---- One item of an evaluation
 
 
-@spliced
+@lazy()
 def search_singly(node, row, group, tree, nodes, best, scratch):
     """Add up and search the group's drawn features one by one, where they are too few for subtraction to pay."""
     bins, chosen = bins_of(tree), chosen_of(tree)
@@ -234,10 +235,10 @@ def search_found(
             continue
         if at_once and lane != best_lane and not is_categorical[feature]:
             continue
-        if tree.bundled and not at_once and is_few(feature, tree):
+        if tree.bundled and not at_once:
             # Most features of sparse data are not the best ones: a quick look spares them a close one.
-            least = least_score(own_score, best[row, group].gain, tree)
-            if not may_split(hist, base + lane * lane_step, step, is_wide, feature, sums, least, tree):
+            own, gain = base + lane * lane_step, best[row, group].gain
+            if not may_gain(hist, own, step, is_wide, feature, sums, own_score, gain, tree):
                 continue
         search_feature(
             hist, base + lane * lane_step, step, is_wide, feature, node, own_score, row, group, tree, best, scratch

@@ -23,6 +23,7 @@ from pvtree.kernels.growing.records import (
 from pvtree.kernels.growing.split import copy_row
 from pvtree.kernels.hashing import hash_pair, sample_features
 from pvtree.kernels.jit import njit
+from pvtree.kernels.lazy import lazy
 
 
 @njit
@@ -157,7 +158,7 @@ def free_parent(family, tree, nodes):
 # ---- Features that a node may use
 
 
-@njit
+@lazy()
 def allow_features(row, node, features, tree, nodes):
     """Mark the features that a node may use, out of ``features``, which are numbered over all workers.
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numba import types
 
 from pvtree.kernels.constants import COUNT_BITS, ENTROPY, ZERO
 from pvtree.kernels.growing.collect import gradient_bits
 from pvtree.kernels.growing.records import is_categorical_of, n_bins_of
 from pvtree.kernels.growing.split import score_unit
 from pvtree.kernels.jit import njit
+from pvtree.kernels.lazy import lazy
 
 # Up to this many bins, a plain loop is faster than the arrays that split.best_numeric_split fills.
 FEW = np.int64(16)
@@ -54,9 +56,12 @@ def sums_of_bin(hist, at, step, is_wide, tree):
     return word & _COUNT_MASK, (word >> h_shift) & h_mask, word >> g_shift
 
 
-@njit
-def may_split(hist, base, step, is_wide, feature, sums, least, tree):
-    """Whether any boundary of a feature that leaves both sides enough rows could score ``least``."""
+@lazy(types.boolean)
+def may_gain(hist, base, step, is_wide, feature, sums, own_score, gain, tree):
+    """Whether a close look could find a split of the feature that gains ``gain``."""
+    if not is_few(feature, tree):
+        return True
+    least = least_score(own_score, gain, tree)
     g_total, h_total = np.float64(sums[tree.n_fields - 1]), np.float64(sums[tree.hess_field])
     penalty, alpha = tree.reg_lambda / tree.hess_scale, tree.reg_alpha / tree.grad_scale
     n_bins = n_bins_of(tree)[feature]

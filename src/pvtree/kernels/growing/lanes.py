@@ -24,6 +24,7 @@ from pvtree.kernels.growing.records import (
 )
 from pvtree.kernels.growing.split import constrain_scores
 from pvtree.kernels.jit import njit
+from pvtree.kernels.lazy import lazy
 
 # For packed words of one plane, which gradient trees have in all nodes but the largest. The boundaries and their scores
 # are those of split.best_numeric_split, to the last bit; which boundary is the best is found there.
@@ -117,7 +118,7 @@ def collect_lanes(hist, base, lane_step, n_lanes, features, n_rows, tree, total,
     return most, more
 
 
-@njit
+@lazy()
 def constrain_lanes(sums, tree, tile, scratch, scores):
     """Apply monotone constraints to the tile's scores, lane by lane.
 

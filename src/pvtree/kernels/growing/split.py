@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numba import types
 
-from pvtree.kernels.constants import COUNT_BITS, ENTROPY, N_BINS, NONE, ONE, ZERO
+from pvtree.kernels.constants import COUNT_BITS, ENTROPY, N_BINS, NONE, ZERO
 from pvtree.kernels.elementary import log
 from pvtree.kernels.growing.collect import collect_fields, collect_packed, collect_sums, decode_feature
 from pvtree.kernels.growing.constraints import constrained_class_score, constrained_score, limited_score
@@ -24,6 +25,7 @@ from pvtree.kernels.growing.records import (
     table_of,
 )
 from pvtree.kernels.jit import njit
+from pvtree.kernels.lazy import lazy
 
 # A gain is a difference. Below this share of its largest term it is rounding noise, not a split.
 NOISE = 1e-14
@@ -60,6 +62,22 @@ def copy_row(source, target):
         target[i] = source[i]
 
 
+@lazy(types.float64)
+def entropy_score(sums, tree):
+    """The sum of x log x - n log n over a node's classes."""
+    table = table_of(tree)
+    total, score = ZERO, 0.0
+    for j in range(tree.n_planes, tree.n_fields):
+        total += sums[j]
+        score += x_log_x(sums[j], table)
+    return score - x_log_x(total, table)
+
+
+@lazy(types.float64)
+def largest_entropy_term(n_rows, tree):
+    return x_log_x(n_rows, table_of(tree))
+
+
 @njit
 def node_score(sums, tree):
     """The node's own term in the gain, G^2 / (H + lambda) or sum x log x - n log n: what a split must improve on.
@@ -67,12 +85,7 @@ def node_score(sums, tree):
     Second-order scores are in steps of the quantized gradients and hessians; times ``score_unit`` they are real.
     """
     if tree.criterion == ENTROPY:
-        table = table_of(tree)
-        total, score = ZERO, 0.0
-        for j in range(tree.n_planes, tree.n_fields):
-            total += sums[j]
-            score += x_log_x(sums[j], table)
-        return score - x_log_x(total, table)
+        return entropy_score(sums, tree)
     g, h = np.float64(sums[tree.n_fields - 1]), sums[tree.hess_field] + tree.reg_lambda / tree.hess_scale
     return limited_score(g, h, tree.reg_alpha / tree.grad_scale, tree.max_output)
 
@@ -128,7 +141,7 @@ def best_gradient_boundary(n, sums, extra_lambda, tree, scratch):
     return best, scores[best] if best >= 0 else -math.inf
 
 
-@njit
+@lazy()
 def constrain_scores(n, hess_left, grad_left, g_total, h_total, penalty, alpha, scratch, scores):
     for i in range(n):
         if scores[i] > -math.inf:
@@ -216,38 +229,48 @@ def order_categories(fields, n_bins, sums, tree, scratch):
     return n
 
 
-@njit
-def best_numeric_split(hist, base, step, is_wide, n_bins, sums, n_rows, tree, scratch):
-    """The best threshold of an ordered feature; missing values, if there are any, are tried on both sides."""
-    boundary = boundary_of(scratch)
-    natural_order = natural_order_of(scratch)
-    gradients = tree.criterion != ENTROPY
-    if not gradients:
-        hist = decode_feature(hist, base, step, is_wide, n_bins, tree, scratch)
-        base, step, is_wide = ZERO, N_BINS, ONE
+@lazy(types.float64)
+def best_class_split(hist, base, step, is_wide, n_bins, sums, n_rows, tree, scratch):
+    """As ``best_numeric_split``, for trees that divide classes by information gain."""
+    boundary, order = boundary_of(scratch), natural_order_of(scratch)
+    fields = decode_feature(hist, base, step, is_wide, n_bins, tree, scratch)
     n_missing = ZERO
     for plane in range(tree.n_planes):
-        n_missing += hist[base + plane * step] if is_wide else hist[base + plane * step] & _COUNT_MASK
+        n_missing += fields[plane * N_BINS]
     best_score = -math.inf
     for missing_left in range(2 if n_missing > 0 else 1):
-        if not gradients:
-            n = collect_fields(hist, base, step, natural_order, n_bins, missing_left, n_rows, tree, scratch)
-            i, score = best_entropy_boundary(n, sums, tree, scratch)
-        else:
-            if is_wide:
-                n = collect_sums(hist, base, step, n_bins, missing_left, n_rows, tree, scratch)
-            else:
-                start_word = hist[base] if missing_left else ZERO
-                n = collect_packed(hist, base, n_bins, start_word, n_rows, tree, scratch)
-            i, score = best_gradient_boundary(n, sums, 0.0, tree, scratch)
+        n = collect_fields(fields, ZERO, N_BINS, order, n_bins, missing_left, n_rows, tree, scratch)
+        i, score = best_entropy_boundary(n, sums, tree, scratch)
         if i >= 0 and score > best_score:
             best_score = score
-            scratch.split_bin = boundary[i] if gradients else natural_order[boundary[i]]
+            scratch.split_bin = order[boundary[i]]
             scratch.default_left = missing_left if n_missing > 0 else NONE
     return best_score
 
 
 @njit
+def best_numeric_split(hist, base, step, is_wide, n_bins, sums, n_rows, tree, scratch):
+    """The best threshold of an ordered feature; missing values, if there are any, are tried on both sides."""
+    boundary = boundary_of(scratch)
+    n_missing = ZERO
+    for plane in range(tree.n_planes):
+        n_missing += hist[base + plane * step] if is_wide else hist[base + plane * step] & _COUNT_MASK
+    best_score = -math.inf
+    for missing_left in range(2 if n_missing > 0 else 1):
+        if is_wide:
+            n = collect_sums(hist, base, step, n_bins, missing_left, n_rows, tree, scratch)
+        else:
+            start_word = hist[base] if missing_left else ZERO
+            n = collect_packed(hist, base, n_bins, start_word, n_rows, tree, scratch)
+        i, score = best_gradient_boundary(n, sums, 0.0, tree, scratch)
+        if i >= 0 and score > best_score:
+            best_score = score
+            scratch.split_bin = boundary[i]
+            scratch.default_left = missing_left if n_missing > 0 else NONE
+    return best_score
+
+
+@lazy(types.float64)
 def best_categorical_split(hist, base, step, is_wide, n_bins, sums, n_rows, tree, scratch):
     """The best prefix of the categories in the order of their statistics; its bins are the set that goes left."""
     boundary = boundary_of(scratch)
@@ -286,6 +309,8 @@ def best_split_of_feature(hist, base, step, is_wide, n_bins, is_categorical, sum
     n_rows = count_rows(sums, tree.n_planes)
     if is_categorical:
         score = best_categorical_split(hist, base, step, is_wide, n_bins, sums, n_rows, tree, scratch)
+    elif tree.criterion == ENTROPY:
+        score = best_class_split(hist, base, step, is_wide, n_bins, sums, n_rows, tree, scratch)
     else:
         score = best_numeric_split(hist, base, step, is_wide, n_bins, sums, n_rows, tree, scratch)
     return gain_of_score(score, own_score, n_rows, tree)
@@ -297,7 +322,7 @@ def gain_of_score(score, own_score, n_rows, tree):
     gain = score - own_score
     largest_term = own_score
     if tree.criterion == ENTROPY:
-        largest_term = x_log_x(n_rows, table_of(tree))
+        largest_term = largest_entropy_term(n_rows, tree)
     if not gain > NOISE * largest_term:
         return -math.inf
     gain *= score_unit(tree)
