@@ -19,6 +19,7 @@ from odd_tables import ODD, made, odd_array, odd_arrow, odd_frame, odd_sparse
 
 import pvtree
 from pvtree.errors import PvtreeError
+from pvtree.parameters.loss_table import LOSSES
 
 CLASSIFIERS = ["GBDTClassifier", "RandomForestClassifier", "DecisionTreeClassifier"]
 REGRESSORS = ["GBDTRegressor", "RandomForestRegressor", "DecisionTreeRegressor"]
@@ -90,6 +91,24 @@ def odd_queries(case: Case, n: int) -> dict[str, Any]:
     return made(case.choose(ways), {"group": [n]})
 
 
+def odd_scores(case: Case, n: int) -> Any:
+    """Scores to start from."""
+    zeros = np.zeros(n)
+    ways: list[Callable[[], Any]] = [
+        lambda: zeros + case.choose([0.5, 1e300, -1e300, np.nan, np.inf]),
+        lambda: np.where(np.arange(n) % 2, case.choose([1e300, 1e-300, 700.0]), -1.0),
+        lambda: np.zeros((n, case.choose([0, 1, 2, 3]))),
+        lambda: np.zeros((3, n)).T,
+        lambda: np.zeros(3 * n),
+        lambda: zeros[:-1],
+        lambda: zeros.astype(case.choose(["U2", "O", "c16", "?", "i8", "f2"])),
+        lambda: pd.DataFrame(np.zeros((n, 3))),
+        lambda: pl.Series(zeros),
+        lambda: case.choose(ODD),
+    ]
+    return made(case.choose(ways), zeros)
+
+
 def odd_evaluation(case: Case, X: Any, y: Any) -> dict[str, Any]:
     ways: list[Callable[[], dict[str, Any]]] = [
         lambda: {"eval_set": (X, y)},
@@ -110,6 +129,8 @@ def odd_evaluation(case: Case, X: Any, y: Any) -> dict[str, Any]:
         },
         lambda: {"timeout": case.choose(ODD), "checkpoint_freq": case.choose(ODD)},
         lambda: {"verbose": case.choose(ODD)},
+        lambda: {"eval_set": [(X, y)], "eval_init_score": case.choose([*ODD, [odd_scores(case, len(y))]])},
+        lambda: {"eval_set": [(X, y)], "eval_class_weight": [case.choose([*ODD, "balanced", {0: 2.0, 1: 1.0}])]},
     ]
     return made(case.choose(ways), {})
 
@@ -119,20 +140,12 @@ def odd_evaluation(case: Case, X: Any, y: Any) -> dict[str, Any]:
 NUMERIC = ["learning_rate", "num_leaves", "max_depth", "min_child_samples", "min_child_weight", "reg_alpha",
            "reg_lambda", "min_split_gain", "subsample", "subsample_freq", "colsample_bytree", "colsample_bynode",
            "max_bin", "top_k", "election_size", "quantized_bins", "audit", "random_state", "max_features",
-           "lambdarank_truncation_level", "early_stopping_rounds"]  # fmt: skip
+           "lambdarank_truncation_level", "early_stopping_rounds", "ballot_rows", "base_score", "fair_c", "huber_slope",
+           "max_delta_step", "min_data_in_bin", "poisson_max_delta_step", "quantile_alpha", "scale_pos_weight",
+           "tweedie_variance_power"]  # fmt: skip
 LIMITS: list[Any] = [0, 1, 2, 3, 255, 256, 0.5, 1.0, 1e-9, 1e9, -1e-9, np.nextafter(1, 2), np.int8(3), np.float32(0.5)]
 LISTED: dict[str, list[Any]] = {
-    "objective": [
-        "binary",
-        "multiclass",
-        "regression",
-        "lambdarank",
-        "l2",
-        "softmax",
-        "poisson",
-        "",
-        lambda y, p: (p, p),
-    ],
+    "objective": [*LOSSES, "l2", "softmax", "reg:gamma", "", lambda y, p: (p, p)],
     "tree_learner": [
         "serial",
         "voting",
@@ -168,6 +181,23 @@ LISTED: dict[str, list[Any]] = {
     "bootstrap": [True, False, 0, np.True_],
     "random_state": [None, np.random.RandomState(1), np.random.default_rng(1), 2**63 - 1],
     "verbosity": [-1, 0, 1, 2**40],
+    "class_weight": [
+        "balanced",
+        "x",
+        {0: 1.0, 1: 2.0},
+        {0: 0.0},
+        {"a": 1},
+        {0: -1.0, 1: np.nan},
+        {0: 1e308, 1: 1e308, 2: 1e308},
+        [1.0, 2.0, 3.0],
+        [1e-300] * 2,
+        [[1.0]],
+        {},
+    ],
+    "label_gain": [[0, 1, 3], [0, 1], [0, 1e308, 1e308], [3, 1], list(range(32)), [0, np.nan], [[0, 1]], (0, 0, 0)],
+    "is_unbalance": [True, False, 1],
+    "boost_from_average": [True, False, 0],
+    "lambdarank_norm": [True, False, None],
     "eval_metric": ["auc", "l2", ["auc"], [], "ndcg", "x"],
 }
 
@@ -215,6 +245,8 @@ def fit(case: Case, odd_table: Callable[[Case, np.ndarray], Any]) -> None:
         more = {"group": [len(target)]} if more else more
     if case.happens(0.2):
         more["sample_weight"] = odd_weight(case, len(y))
+    if case.happens(0.15):
+        more["init_score"] = odd_scores(case, len(y))
     if case.happens(0.2) and name == "GBDTRanker":
         more = {**odd_queries(case, len(y))}
     if case.happens(0.2):

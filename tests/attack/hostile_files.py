@@ -13,7 +13,7 @@ import samples
 import scipy.sparse
 from case import Broken, Case
 from file_attacks import signed
-from uses import command, use_json_model, use_lightgbm_model, use_table
+from uses import command, use_dataset, use_json_model, use_lightgbm_model, use_table, use_xgboost_model
 
 import pvtree
 
@@ -38,7 +38,7 @@ def use(name: str, case: Case) -> None:
         hostile.use()
     else:
         data = hostile.make() if hostile.make is not None else (FOLDER / name).read_bytes()
-        _USES[Path(name).suffix](case.write(name, data))
+        _USES[name[name.index(".") :]](case.write(name, data))
     if not hostile.may_pass:
         raise Broken(f"{name} was not refused: {hostile.what}")
 
@@ -62,7 +62,7 @@ def _use_parquet(path: Path) -> None:
 
 _USES: dict[str, Callable[[Path], None]] = {
     ".json": use_json_model, ".txt": use_lightgbm_model, ".svm": use_table, ".letor": _use_letor, ".csv": _use_csv,
-    ".parquet": _use_parquet,
+    ".parquet": _use_parquet, ".bin": use_dataset, ".xgb.json": use_xgboost_model,
 }  # fmt: skip
 
 
@@ -114,12 +114,75 @@ def _shared_set() -> bytes:
     return text.replace("left_child=", f"{sets}left_child=").encode()
 
 
+def _huge_classes() -> bytes:
+    payload = json.loads(samples.estimator("binary").model_.to_json())["payload"]
+    return signed(payload | {"classes": [0, 10**30]})
+
+
+def _repeated_key() -> bytes:
+    return samples.their_xgboost("binary", "json").replace(b'{"learner":', b'{"version":[1,0,0],"learner":', 1)
+
+
+def _huge_leaf() -> bytes:
+    document = json.loads(samples.their_xgboost("binary", "json"))
+    tree = document["learner"]["gradient_booster"]["model"]["trees"][0]
+    tree["split_conditions"] = [1e300] * len(tree["split_conditions"])
+    return json.dumps(document).encode()
+
+
+def _equal_categories() -> bytes:
+    """Labels that are different in JSON and one for pandas."""
+    good = samples.dataset_file("frame")
+    n_bytes = int.from_bytes(good[17:25], "little")
+    head = json.loads(good[25 : 25 + n_bytes])
+    head["columns"][3][1][:3] = [1, True, float("nan")]
+    text = json.dumps(head).encode()
+    return good[:17] + len(text).to_bytes(8, "little") + text + good[25 + n_bytes :]
+
+
 def _late_nul() -> bytes:
     rows = "".join(f"{i % 7},{i % 2}\n" for i in range(3000))
     return f"x,y\n{rows}1\0,0\n".encode()
 
 
 # Not files
+
+
+def _broken_dia() -> None:
+    matrix = scipy.sparse.dia_array(np.nan_to_num(samples.matrix()))
+    matrix.data, matrix.offsets = matrix.data[::2], matrix.offsets
+    matrix.offsets[0] = 2**31 - 1
+    pvtree.GBDTClassifier(**samples.FEW).fit(matrix, samples.level())
+
+
+def _broken_coo() -> None:
+    matrix = scipy.sparse.coo_array(np.nan_to_num(samples.matrix()))
+    matrix.row = matrix.row[:-1]
+    pvtree.GBDTClassifier(**samples.FEW).fit(matrix, samples.level())
+
+
+def _far_diagonal() -> None:
+    """scipy allows diagonals outside the matrix, and leaves them out."""
+    matrix = scipy.sparse.dia_array((np.ones((2, 5)), [0, 2**31 - 1]), shape=(240, 5))
+    pvtree.GBDTClassifier(**samples.FEW).fit(matrix, samples.level())
+
+
+def _unopenable(name: str) -> Callable[[], None]:
+    return lambda: pvtree.GBDTRegressor(**samples.FEW).fit(samples.matrix(), samples.score(), init_model=name) and None
+
+
+def _nul_in_config() -> None:
+    Path("config.toml").write_text('data = "\\u0000"\ntask = "regression"\n')
+    command("train", "--config", "config.toml")
+
+
+def _many_leaves() -> None:
+    kind = pvtree.RandomForestClassifier(**samples.FEW_OF_FOREST, num_leaves=2**20)
+    kind.fit(samples.matrix(), samples.level())
+
+
+def _many_verbs() -> None:
+    pvtree.GBDTRegressor(**samples.FEW).fit(samples.matrix(), samples.score(), verbose=np.array([1, 2]))
 
 
 def _broken_csr(index: int) -> Callable[[], None]:
@@ -172,6 +235,19 @@ HOSTILE: dict[str, Hostile] = {
     "qid-2-to-the-64.letor": Hostile("a query id of 2^64 becomes -2^63"),
     "qid-fraction.letor": Hostile("query ids of 1.2 and 1.7 become one query"),
     "late-nul.csv": Hostile("a NUL behind the first 4 kB", make=_late_nul),
+    "dia-offset-beyond": Hostile("scipy follows diagonals that it does not have", use=_broken_dia),
+    "dia-offset-outside": Hostile("a diagonal far outside, which holds nothing", may_pass=True, use=_far_diagonal),
+    "coo-lengths-differ": Hostile("scipy cannot even count its entries", use=_broken_coo),
+    "surrogate-path": Hostile("a path that no file can have: UnicodeEncodeError", use=_unopenable("\ud800")),
+    "nul-path": Hostile("a path with a NUL: ValueError", use=_unopenable("a\0b")),
+    "nul-in-config": Hostile("a NUL in a path of a config file: ValueError", use=_nul_in_config),
+    "many-leaves": Hostile("room for 2^20 leaves of 240 rows: a gigabyte", may_pass=True, use=_many_leaves),
+    "verbose-array": Hostile("an array that is neither true nor false", use=_many_verbs),
+    "huge-classes.json": Hostile("classes beyond 64 bits, which no column holds", may_pass=True, make=_huge_classes),
+    "code-outside.parquet": Hostile("a code that is not in its dictionary"),
+    "repeated-key.xgb.json": Hostile("a key of XGBoost's JSON is there twice", make=_repeated_key),
+    "huge-leaf.xgb.json": Hostile("leaves beyond float32, as JSON cannot write them", may_pass=True, make=_huge_leaf),
+    "equal-categories.bin": Hostile("three categories that are one for pandas, or none", make=_equal_categories),
     "wide-contributions": Hostile("a dense result for a sparse matrix", may_pass=True, use=_wide_contributions),
 }  # fmt: skip
 NAMES = list(HOSTILE)

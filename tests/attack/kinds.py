@@ -8,12 +8,13 @@ import threading
 from collections.abc import Callable
 
 import argument_attacks
+import binary_attacks
 import file_attacks
 import hostile_files
 import numpy as np
 from case import Broken, Case
 
-FUZZED = [*file_attacks.KINDS, *argument_attacks.KINDS]
+FUZZED = [*file_attacks.KINDS, *binary_attacks.KINDS, *argument_attacks.KINDS]
 HOSTILE = [f"corpus/{name}" for name in hostile_files.NAMES]
 
 
@@ -60,6 +61,7 @@ SELF: dict[str, Callable[[Case], None]] = {
 }
 KINDS: dict[str, Callable[[Case], None]] = {
     **file_attacks.KINDS,
+    **binary_attacks.KINDS,
     **argument_attacks.KINDS,
     **{kind: _corpus(kind.removeprefix("corpus/")) for kind in HOSTILE},
     **SELF,

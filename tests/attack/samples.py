@@ -13,6 +13,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
+import xgboost
+from scipy.sparse import csr_matrix
 
 import pvtree
 
@@ -98,6 +100,37 @@ def their_lightgbm(name: str) -> bytes:
     data = lightgbm.Dataset(X, y, group=GROUP if name == "ranking" else None, categorical_feature=listed)
     text: str = lightgbm.train(how, data, 3).model_to_string()
     return text.encode()
+
+
+XGBOOST: dict[str, dict[str, Any]] = {
+    "binary": {"objective": "binary:logistic"},
+    "multiclass": {"objective": "multi:softprob", "num_class": 3, "num_parallel_tree": 2},
+    "regression": {"objective": "reg:squarederror"},
+    "ranking": {"objective": "rank:ndcg"},
+    "dart": {"objective": "count:poisson", "booster": "dart", "rate_drop": 0.5},
+}
+
+
+@cache
+def their_xgboost(name: str, form: str) -> bytes:
+    """A model of XGBoost; the form is json or ubj."""
+    y = {"multiclass": level(), "ranking": level(), "regression": score()}.get(name, score() > 0)
+    data = xgboost.DMatrix(matrix(), y, feature_names=list("abcde"))
+    if name == "ranking":
+        data.set_group(GROUP)
+    how = {"nthread": 1, "max_leaves": 6, "grow_policy": "lossguide", "seed": 1, "verbosity": 0} | XGBOOST[name]
+    return bytes(xgboost.train(how, data, 3).save_raw(form))
+
+
+@cache
+def dataset_file(name: str) -> bytes:
+    """What Dataset.save_binary writes of each kind of rows."""
+    X: Any = {"array": matrix, "frame": frame, "sparse": lambda: csr_matrix(np.nan_to_num(matrix()))}[name]()
+    more: dict[str, Any] = {"group": GROUP} if name == "array" else {"weight": np.ones(N_ROWS), "init_score": score()}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.bin"
+        pvtree.Dataset(X, level(), **more).save_binary(path)
+        return path.read_bytes()
 
 
 # Tables as files

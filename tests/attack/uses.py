@@ -42,6 +42,29 @@ def use_lightgbm_model(path: Path) -> None:
     use_booster(path)
 
 
+def use_xgboost_model(path: Path) -> None:
+    model = pvtree.Model.from_xgboost(path)
+    use_model(model, path.parent)
+    use_booster(path)
+    with suppress(PvtreeError):
+        booster = pvtree.as_xgboost.Booster(model_file=path)
+        booster.get_dump(with_stats=True)
+        booster.predict(pvtree.as_xgboost.DMatrix(rows_for(model), feature_names=booster.feature_names))
+
+
+def use_dataset(path: Path) -> None:
+    """Read it, train on it, take some rows, and write it again, which must give the same rows."""
+    data = pvtree.Dataset(path)
+    data.save_binary(path.with_name("again.bin"))
+    if pvtree.Dataset(path.with_name("again.bin")).num_data() != data.num_data():
+        raise Broken("a Dataset has another number of rows after it was written again")
+    objective = "lambdarank" if data.get_group() is not None else "regression"
+    few = {key: value for key, value in FEW.items() if key != "n_estimators"} | {"objective": objective}
+    pvtree.train(few, data, 2)
+    with suppress(PvtreeError):
+        pvtree.train(few, data.subset(range(min(20, data.num_data()))), 1)
+
+
 def use_model(model: pvtree.Model, folder: Path) -> None:
     """Each use may be refused by itself; the model as such has been accepted."""
     uses: list[Callable[[Any], Any]] = [
@@ -56,6 +79,9 @@ def use_model(model: pvtree.Model, folder: Path) -> None:
         lambda _: model.save(folder / "saved.json"),
         lambda _: model.export_lightgbm(folder / "exported.txt"),
         lambda _: pvtree.Model.from_lightgbm(folder / "exported.txt").predict_raw(X),
+        lambda _: model.export_xgboost(folder / "exported.json"),
+        lambda _: model.export_xgboost(folder / "exported.ubj"),
+        lambda X: _check_read_again(model, folder / "exported.ubj", X),
     ]
     X = model.encode(rows_for(model))
     for use in uses:
@@ -87,6 +113,11 @@ def use_booster(path: Path) -> None:
         for options in ({}, {"raw_score": True}, {"pred_leaf": True}, {"pred_contrib": True}):
             with suppress(PvtreeError):
                 booster.predict(X, **options)
+
+
+def _check_read_again(model: pvtree.Model, path: Path, X: Any) -> None:
+    if path.exists():
+        _check_shape(pvtree.Model.from_xgboost(path).predict_raw(X), (X.shape[0], model.n_outputs))
 
 
 def _check_shape(found: np.ndarray, expected: tuple[int, ...]) -> None:

@@ -14,7 +14,7 @@ from moments import HAPPENED, lead_back
 
 STARTS_WITHIN = 120.0  # seconds until it happens, on a busy machine
 ENDS_WITHIN = 30.0  # seconds after it has happened, and after the time limit of a training whose worker is stopped
-TIMEOUT = 4.0  # that time limit: longer than a healthy worker is late on a busy machine
+TIMEOUT = 15.0  # that time limit: longer than a healthy worker is late on a busy machine
 REFUSAL = "delete the file or point checkpoint= elsewhere"
 
 

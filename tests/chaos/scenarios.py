@@ -9,8 +9,8 @@ SIGNALS = ("kill", "stop")  # to one of the processes
 DISKS = ("file limit", "full device")  # worker 0 cannot write its checkpoint
 DAMAGED = ("flipped bits", "cut off", "swapped")  # a checkpoint that must be refused
 HARMLESS = ("older", "stale partial")  # a checkpoint that is gone on from
-# Two of three are kills; a stopped process takes as long as its time limit.
-WEIGHTS = dict.fromkeys(DISKS + DAMAGED + HARMLESS, 1) | {"kill": 16, "stop": 2}
+# Three of four are kills; a stopped process takes as long as its time limit.
+WEIGHTS = dict.fromkeys(DISKS + DAMAGED + HARMLESS, 1) | {"kill": 24, "stop": 2}
 ENGINES = ("mpi", "dask")
 CASES = {
     "mpi": [("binary", "data"), ("binary", "voting"), ("binary", "exact_voting"), ("binary", "attribute"),
@@ -18,6 +18,7 @@ CASES = {
     "dask": [("binary", "data"), ("binary", "voting"), ("binary", "exact_voting")],
 }  # fmt: skip
 SIZES = (2, 3, 4)
+HERE = 0.75  # how often threads of this process go on from a checkpoint
 LONGEST_DELAY = 0.005  # seconds after an exchange has begun; an exchange takes less
 
 
@@ -74,6 +75,6 @@ def draw(seed: int, number: int) -> Scenario:
     # Late in a training the process must not be so slow to die that its work is done.
     seconds = chance.choice([0, LONGEST_DELAY * chance.random()]) if at < 0.8 and kind in SIGNALS else 0.0
     victim = 0 if kind in DISKS else chance.randrange(training.size)
-    # The models of voting are those of a partition, so the same workers must go on.
-    n_after = chance.choice([0, training.size] if training.learner == "voting" else [0, *SIZES])
+    # The models of voting are those of a partition, so the same workers must go on. New processes take long to start.
+    n_after = 0 if chance.random() < HERE else training.size if training.learner == "voting" else chance.choice(SIZES)
     return Scenario(seed, number, engine, kind, training, victim, at, seconds, chance.choice(["run", "join"]), n_after)

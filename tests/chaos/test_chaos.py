@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "comm"))
 import chaos_dask
 import chaos_mpi
 import session
-from runs import TIMEOUT, Disturbed, Hung, damaged, run
+from runs import TIMEOUT, Disturbed, Hung, Outcome, damaged, run
 from scenarios import DAMAGED, WEIGHTS, Training, draw
 
 from pvtree.errors import ModelFileError, PeerFailedError, WorkerTimeoutError
@@ -168,6 +169,24 @@ def test_nothing_is_wrong_when_all_goes_well(tmp_path):
     assert table.count("refused") == n_damaged > 3
     assert (told, os.listdir(tmp_path)) == ([], [])
     assert re.search(r"\| all +\| +\| 60 ", str(table))
+
+
+def test_the_engines_work_side_by_side_and_share_the_numbers(tmp_path, monkeypatch):
+    both, met = threading.Barrier(2, timeout=30), []
+
+    def meet(engine, scenario, folder):
+        met.append(scenario.number)
+        both.wait()  # breaks if one engine waits for the other
+        if scenario.number > 3:
+            made.end()
+        return Outcome()
+
+    monkeypatch.setattr(session, "run", meet)
+    engine = Scripted()
+    with session.Session(4, tmp_path, lambda line: None, {"mpi": engine, "dask": engine}) as made:
+        made.run_for(60)
+    assert sorted(met) == [0, 1, 2, 3, 4, 5]
+    assert made.table.n_wrong == 0
 
 
 @pytest.mark.parametrize(

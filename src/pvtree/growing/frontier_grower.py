@@ -38,7 +38,8 @@ class FrontierGrower:
         self.strategy = strategy
         self.usual_gain = -np.inf  # the least gain of the last tree's splits, if its leaf budget was used up
         n_workers = comm.size
-        pool = (2 * max_leaves + 2 if max_leaves else 512, POOL_BYTES // comm.n_on_host)
+        most_leaves = min(max_leaves, shard.ids.n_all)  # each has a row
+        pool = (2 * most_leaves + 2 if max_leaves else 512, POOL_BYTES // comm.n_on_host)
         ballot_rows = strategy.n_ballot_rows(n_sampled or shard.n_all_features)
         self.frontier = Frontier(shard, layout, n_sampled, n_workers, pool, team, constraints, ballot_rows)
         self.memory = self.frontier.memory

@@ -42,7 +42,8 @@ class Grower:
             "n_chunks": n_places // CHUNK + 2, "chunk_left": np.empty(n_places // CHUNK + 2, np.int64),
         }  # fmt: skip
         # Half the leaf budget is enough: of n open leaves only the best (budget - n) can still be split.
-        self.memory.make_pools(0 if singly else max_leaves // 2 + 2 if max_leaves else 64, POOL_BYTES)
+        most_leaves = min(max_leaves, n_places)  # each has a row
+        self.memory.make_pools(0 if singly else most_leaves // 2 + 2 if max_leaves else 64, POOL_BYTES)
         self.record: np.ndarray | None = None
 
     def grow(self, n_rows: int, root_sums: np.ndarray, rules: Rules, tree_features: np.ndarray) -> GrownTree:

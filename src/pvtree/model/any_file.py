@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from pvtree.model.model import Model
+from pvtree.parameters.paths import checked_path
 
 _LIGHTGBM_BEGINS = b"tree"  # the first line of LightGBM's text models
 _HEAD_BYTES = 64
@@ -13,7 +14,7 @@ _HEAD_BYTES = 64
 def read_any(path: str | os.PathLike[str]) -> Model:
     """The model in a file of any of these formats, or a ModelFileError."""
     try:
-        with open(path, "rb") as file:
+        with open(checked_path(path), "rb") as file:
             head = file.read(_HEAD_BYTES)
     except OSError:
         head = b""  # Model.load reports what is wrong

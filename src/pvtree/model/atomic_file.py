@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import BinaryIO
 
+from pvtree.parameters.paths import checked_path
+
 TOKEN_BYTES = 8  # in the names of temporary files
 
 
@@ -30,7 +32,7 @@ def replacing(path: str | os.PathLike[str], suffix: str = ".tmp") -> Iterator[Bi
     file alone. The data is on disk before the name points to it, and the name is on disk before this returns.
     Pipes and devices cannot be replaced, so they are written to directly.
     """
-    target = os.path.realpath(os.fspath(path))
+    target = os.path.realpath(os.fspath(checked_path(path)))
     if is_pipe_or_device(target):
         with open(target, "wb") as file:
             yield file

@@ -17,6 +17,7 @@ from pvtree.parameters.loss_table import LOSSES
 
 VERSION = (2, 1, 0)  # the oldest that reads it
 _ROOT = 2**31 - 1  # the parent of the root
+_LARGEST = float(np.finfo(np.float32).max)
 # XGBoost's names of our losses, or of one that transforms raw scores alike.
 OBJECTIVES = {
     **dict.fromkeys(("regression", "huber", "fair", "quantile", "mape"), "reg:squarederror"),
@@ -147,6 +148,11 @@ def _tree(model: Model, number: int, tree: Tree) -> dict[str, Any]:
         value = (value + model.init_score[0]) / max(1, model.n_iterations)
     elif number < model.trees_per_iteration and number % model.n_parallel_trees == 0:
         value = value + model.init_score[number // model.n_parallel_trees]  # XGBoost's base is one for all classes
+    if not (np.abs(value) <= _LARGEST).all():
+        raise InvalidParameterError(
+            f"Tree {number} returns a number beyond float32, which XGBoost's format cannot hold; "
+            "export to LightGBM's format instead."
+        )
     parents = np.full(n, _ROOT)
     inner = np.flatnonzero(~is_leaf)
     parents[tree.left_child[inner]] = parents[tree.left_child[inner] + 1] = inner
@@ -163,13 +169,13 @@ def _tree(model: Model, number: int, tree: Tree) -> dict[str, Any]:
         "default_left": np.where(is_leaf, 0, tree.default_left).astype(np.uint8),
         "id": number,
         "left_children": left.astype(np.int32),
-        "loss_changes": np.nan_to_num(np.where(is_leaf, 0.0, tree.gain / 2)).astype(np.float32),
+        "loss_changes": _statistic(np.where(is_leaf, 0.0, tree.gain / 2)),
         "parents": parents.astype(np.int32),
         "right_children": np.where(is_leaf, -1, left + 1).astype(np.int32),
         "split_conditions": condition,
         "split_indices": np.where(is_leaf, 0, tree.feature).astype(np.int32),
         "split_type": np.zeros(n, np.uint8),
-        "sum_hessian": tree.weight.astype(np.float32),
+        "sum_hessian": _statistic(tree.weight),
         "tree_param": {
             "num_deleted": "0",
             "num_feature": str(model.n_features),
@@ -179,10 +185,15 @@ def _tree(model: Model, number: int, tree: Tree) -> dict[str, Any]:
     }
 
 
+def _statistic(values: np.ndarray) -> np.ndarray:
+    """Numbers that no prediction depends on, as near as float32 comes."""
+    near: np.ndarray = np.clip(np.nan_to_num(values), -_LARGEST, _LARGEST).astype(np.float32)
+    return near
+
+
 def first_right(threshold: np.ndarray) -> np.ndarray:
     """The least float32 above the threshold: XGBoost sends what is below its condition left."""
     with np.errstate(over="ignore"):
         rounded = threshold.astype(np.float32)
     above = np.where(rounded > threshold, rounded, np.nextafter(rounded, np.float32(np.inf)))
-    largest = np.finfo(np.float32).max
-    return np.clip(above, -largest, largest).astype(np.float32)
+    return np.clip(above, -_LARGEST, _LARGEST).astype(np.float32)

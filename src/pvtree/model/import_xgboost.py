@@ -12,10 +12,11 @@ import numpy as np
 from pvtree.comm.user_warnings import warn_user
 from pvtree.errors import ModelFileError
 from pvtree.model.model import Model
-from pvtree.model.text_format import Refused, check_outputs, check_shape, refuse
+from pvtree.model.text_format import Refused, check_outputs, check_shape, refuse, unique_keys
 from pvtree.model.tree import Tree
 from pvtree.model.ubjson import decode
 from pvtree.parameters.loss_table import LOSSES
+from pvtree.parameters.paths import checked_path
 from pvtree.reading.tables import MAX_UNNAMED, is_unicode
 
 _REMEDY = "give a file written by xgboost.Booster.save_model or Model.export_xgboost"
@@ -33,7 +34,7 @@ def read(path: str | os.PathLike[str]) -> Model:
     """The model in a file, or a ModelFileError."""
     name = f"XGBoost's model file {os.fspath(path)!r}"
     try:
-        with open(path, "rb") as file:
+        with open(checked_path(path), "rb") as file:
             data = file.read()
     except OSError as error:
         raise ModelFileError(f"{name} cannot be read ({error.strerror}); check the path.") from error
@@ -53,7 +54,7 @@ def _document(data: bytes) -> dict[str, Any]:
     # Texts begin with a quoted key, UBJSON with the length of one.
     if data[:1] == b"{" and data[1:2] in (b'"', b" ", b"\n", b"\r", b"\t"):
         try:
-            document = json.loads(data)
+            document = json.loads(data, object_pairs_hook=unique_keys)
         except (ValueError, RecursionError):
             refuse("it is not JSON: truncated or altered")
     else:

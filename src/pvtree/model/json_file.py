@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from pvtree.model.model import Model, Scalar
-from pvtree.model.text_format import TextFormat, check_outputs, check_shape, refuse, write_bytes
+from pvtree.model.text_format import TextFormat, check_outputs, check_shape, refuse, unique_keys, write_bytes
 from pvtree.model.tree import TREE_DTYPES, Tree
 from pvtree.reading.tables import MAX_UNNAMED, is_unicode
 
@@ -113,7 +113,7 @@ def _payload(text: str) -> dict[str, Any]:
     if not isinstance(text, str):
         refuse("it is not text")
     try:
-        document = json.loads(text, parse_constant=_constant, object_pairs_hook=_unique_keys)
+        document = json.loads(text, parse_constant=_constant, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError):
         refuse("it is not JSON: truncated or altered")
     if not isinstance(document, dict) or document.get("format") != FORMAT:
@@ -136,13 +136,6 @@ def _payload(text: str) -> dict[str, Any]:
 
 def _constant(name: str) -> NoReturn:
     refuse(f"{name} is not JSON")
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        refuse("a key is repeated")
-    return found
 
 
 # Checking: a hostile author can compute a checksum too.

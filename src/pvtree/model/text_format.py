@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from pvtree.errors import ModelFileError
 from pvtree.model.atomic_file import write_at_once
 from pvtree.parameters.loss_table import LOSSES
+from pvtree.parameters.paths import checked_path
 
 if TYPE_CHECKING:
     from pvtree.model.model import Model
@@ -44,7 +45,7 @@ class TextFormat:
         """The model in a file, or a ModelFileError that names the file."""
         name = f"{self.file} {os.fspath(path)!r}"
         try:
-            with open(path, "rb") as file:
+            with open(checked_path(path), "rb") as file:
                 data = file.read()
         except OSError as error:
             raise ModelFileError(f"{name} cannot be read ({error.strerror}); check the path.") from error
@@ -63,6 +64,14 @@ class TextFormat:
 
     def _error(self, name: str, reason: str, remedy: str | None = None) -> ModelFileError:
         return ModelFileError(f"{name} {self.verdict} ({reason}); {remedy or self.remedy}.")
+
+
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON; readers differ in which of two equal keys they believe, so a file could pass for another."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        refuse("a key is repeated")
+    return found
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes, what: str) -> None:

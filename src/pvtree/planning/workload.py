@@ -150,7 +150,8 @@ def memory_of(strategy: str, setting: Setting) -> int:
     bins = n_rows * -(-n_columns // int(BLOCK)) * int(BLOCK)
     words = n_columns * (setting.bins_of(strategy) + 1)
     grows_alone = n_workers == 1 or strategy in SEPARATE_LEARNERS
-    n_kept = setting.n_leaves // 2 + 2 if grows_alone else 2 * setting.n_leaves + 2
+    n_leaves = min(setting.n_leaves, setting.n_rows)  # each has a row
+    n_kept = n_leaves // 2 + 2 if grows_alone else 2 * n_leaves + 2
     narrow = min(n_kept, max(4, POOL_BYTES // int(8 * words)))
     wide = min(n_kept, n_rows // MAX_CAPACITY + 1, max(4, POOL_BYTES // int(24 * words)))
     merged = setting.n_merged(strategy) * (setting.bins_of(strategy) + 1) * 8 * setting.n_leaves / n_workers

@@ -187,7 +187,10 @@ def encoded(column: pa.ChunkedArray, name: str) -> Iterator[tuple[list[Any], np.
             values = coded.dictionary.to_pylist()
         except UnicodeDecodeError as error:  # Arrow does not look at what it is told is text
             raise InvalidDataError(f"The column {name!r} holds text that is not UTF-8; write it as UTF-8.") from error
-        yield values, codes.to_numpy(zero_copy_only=False)
+        numbers = codes.to_numpy(zero_copy_only=False)
+        if len(numbers) and not -1 <= numbers.min() <= numbers.max() < len(values):  # nor at codes of damaged files
+            raise InvalidDataError(f"The column {name!r} has a value outside its dictionary; write the file again.")
+        yield values, numbers
 
 
 def count_categories(column: pa.ChunkedArray, name: str) -> Counter[Scalar]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError, public
+from pvtree.parameters.paths import shown_path
 from pvtree.reading.arrow_columns import is_text, load_pyarrow
 from pvtree.reading.csv_tables import SUFFIXES as CSV_SUFFIXES
 from pvtree.reading.csv_tables import CsvForm, Wanted, read_csv
@@ -52,7 +53,9 @@ class Place:
         if format is not None and format not in FORMATS:
             raise InvalidParameterError(f"format must be one of {', '.join(FORMATS)}, got {format!r}.")
         if not place.exists():
-            raise InvalidDataError(f"There is no file or folder {place}; give a Parquet, CSV or libsvm file.")
+            raise InvalidDataError(
+                f"There is no file or folder {shown_path(place)}; give a Parquet, CSV or libsvm file."
+            )
         found = format or (_format_of_folder(place) if place.is_dir() else format_of(place))
         if found == "libsvm" and place.is_dir():
             raise InvalidDataError(f"{place} is a folder; libsvm is read from one file, give its name.")

@@ -16,6 +16,7 @@ import numpy as np
 
 from pvtree.comm.partition import query_bounds
 from pvtree.errors import InvalidDataError, InvalidParameterError
+from pvtree.parameters.paths import shown_path
 from pvtree.reading.arrow_columns import (
     as_array,
     check_kind,
@@ -237,7 +238,7 @@ def find_files(path: Path) -> list[Path]:
         return [path]
     if not path.is_dir():
         raise InvalidDataError(
-            f"There is no file or folder {path}; give a Parquet file or a folder of *.parquet files."
+            f"There is no file or folder {shown_path(path)}; give a Parquet file or a folder of *.parquet files."
         )
     paths = sorted(p for p in path.glob("*.parquet") if p.is_file() and not p.name.startswith((".", "_")))
     if not paths:

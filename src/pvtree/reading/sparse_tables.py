@@ -88,6 +88,9 @@ def _checked_csr(X: Any) -> Any:
             checked.check_format(full_check=True)
             if (np.diff(checked.indptr) < 0).any():  # which scipy does not look at if the last one says: no entries
                 raise ValueError("indptr must not descend")
+        elif hasattr(X, "offsets"):  # DIA, which scipy follows far beyond the matrix
+            inside = (X.offsets > -X.shape[0]) & (X.offsets < X.shape[1])
+            checked = type(X)((X.data[inside], X.offsets[inside]), shape=X.shape)
         else:
             entries = X.tocoo()
             checked = type(entries)((entries.data, (entries.row, entries.col)), shape=X.shape)

@@ -22,7 +22,7 @@ MAX_UNNAMED = 2**22  # columns without names: a model file holds nothing of thes
 
 def is_sparse(X: Any) -> bool:
     """scipy's sparse matrices and arrays, without importing it: a user who passes one has it."""
-    return hasattr(X, "tocsr") and hasattr(X, "nnz")
+    return hasattr(X, "tocsr") and hasattr(type(X), "nnz")  # whose value broken matrices do not have
 
 
 def as_dense(values: Any) -> np.ndarray:

@@ -21,6 +21,7 @@ from pvtree.comm.user_warnings import warn_user
 from pvtree.errors import InvalidParameterError, InvalidTypeError, ModelFileError
 from pvtree.model.atomic_file import is_pipe_or_device, leftovers, write_at_once
 from pvtree.model.model import Model
+from pvtree.parameters.paths import checked_path
 from pvtree.parameters.rules import integer
 from pvtree.training.callbacks import EvalResult
 from pvtree.training.fingerprint import PARTS, Fingerprint, differences, fingerprint
@@ -102,7 +103,7 @@ class Checkpoint:
         """The file's bytes and its number of iterations, or -1 without a file."""
         if writes:
             try:
-                os.makedirs(self.folder, exist_ok=True)
+                os.makedirs(checked_path(self.folder), exist_ok=True)
                 for left in leftovers(self.path, PARTIAL):  # from crashes
                     with contextlib.suppress(FileNotFoundError):
                         os.unlink(left)

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from pvtree.front.cli.commands import COMMANDS, cli
+from pvtree.front.cli.data_options import FilePath
 from pvtree.parameters.aliases import SYNONYMS, synonym
 from pvtree.parameters.suggestions import closest
 
@@ -45,7 +46,7 @@ def read_config(ctx: click.Context, _option: click.Parameter, path: str | None) 
 def config_option(command: Any) -> Any:
     return click.option(
         "--config",
-        type=click.Path(readable=False),
+        type=FilePath(allow_dash=False),
         metavar="FILE",
         is_eager=True,  # click must read it before the other options
         expose_value=False,

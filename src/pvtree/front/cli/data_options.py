@@ -9,12 +9,29 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pvtree.errors import InvalidParameterError
+from pvtree.parameters.paths import checked_path
 
 if TYPE_CHECKING:
     from pvtree.reading.files import Place
 
 FORMATS = ("parquet", "csv", "libsvm")
-PATH = click.Path(readable=False, allow_dash=True)  # shells complete it; it is checked when it is opened
+
+
+class FilePath(click.Path):
+    """A path that shells complete; the file is checked when it is opened, the name already here."""
+
+    def __init__(self, allow_dash: bool = True) -> None:
+        super().__init__(readable=False, allow_dash=allow_dash)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            checked_path(value)
+        except OSError as error:
+            self.fail(f"{value!r} cannot be opened ({error.strerror}); give another.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+PATH = FilePath()
 
 
 def model_option(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -51,6 +51,8 @@ def prediction_columns(
     if classes is None:
         return PredictionColumns(["prediction"], lambda X: _values(model, model.predict_raw(X, **how)))
     labels = np.asarray(classes)
+    if labels.dtype == np.object_:  # of integers beyond 64 bits, which no column of a file holds
+        labels = np.array([str(label) for label in classes])
     return PredictionColumns(
         ["prediction"], lambda X: labels[probabilities(model, model.predict_raw(X, **how)).argmax(axis=1)]
     )

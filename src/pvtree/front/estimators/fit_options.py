@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from pvtree.errors import InvalidParameterError, InvalidTypeError
 from pvtree.front.estimators.eval_arguments import EvalArguments
 from pvtree.parameters.rules import RULES, Rule, integer
@@ -78,9 +80,11 @@ def shown(value: Any) -> str:
 
 def with_verbose_callback(callbacks: Any, verbose: Any) -> Any:
     """The callbacks, and for XGBoost's ``verbose`` LightGBM's ``log_evaluation``."""
+    if not isinstance(verbose, bool | int | np.integer | np.bool_ | None):
+        raise InvalidTypeError(f"verbose must be True, False or a number of iterations, got {verbose!r:.100}.")
     if not verbose:
         return callbacks
-    return [*_checked_callbacks(callbacks), log_evaluation(1 if verbose is True else verbose)]
+    return [*_checked_callbacks(callbacks), log_evaluation(1 if verbose is True else int(verbose))]
 
 
 def _checked_callbacks(callbacks: Any) -> list[Any]:

@@ -17,6 +17,7 @@ from pvtree.front.functional.dataset import Dataset
 from pvtree.front.functional.training import FAMILY, ParsedParams, read_params, run
 from pvtree.model.text_format import write_bytes
 from pvtree.parameters.loss_table import losses_of
+from pvtree.parameters.paths import checked_path
 from pvtree.training.callbacks import CallbackEnv, EarlyStopException, early_stopping
 
 
@@ -41,7 +42,7 @@ class CVBooster:
         self.best_iteration = best_iteration
         if model_file is not None:
             try:
-                self.model_from_string(Path(model_file).read_text())
+                self.model_from_string(Path(checked_path(model_file)).read_text())
             except (OSError, UnicodeDecodeError) as error:
                 raise ModelFileError(f"Cannot read {os.fspath(model_file)!r} ({error}); check the path.") from error
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from pvtree.errors import InvalidDataError, InvalidTypeError, OutputFileError
 from pvtree.model.atomic_file import write_at_once
+from pvtree.model.text_format import Refused, refuse, unique_keys
+from pvtree.parameters.paths import checked_path
 from pvtree.reading.pandas_columns import is_frame
-from pvtree.reading.tables import is_sparse
+from pvtree.reading.tables import is_sparse, is_unicode
 
 MAGIC = b"pvtree-dataset 1\n"
 _MAX_HEADER = 2**28
@@ -26,7 +28,7 @@ _BESIDE = ("label", "weight", "group", "qid", "init_score")
 def is_binary(path: str | os.PathLike[str]) -> bool:
     """Whether a file begins as ``write`` begins it."""
     try:
-        with open(path, "rb") as file:
+        with open(checked_path(path), "rb") as file:
             return file.read(len(MAGIC)) == MAGIC
     except OSError:
         return False
@@ -101,102 +103,112 @@ def read(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any], dict[str, A
     """The rows, what stands beside them, and the settings; an InvalidDataError if the file is damaged."""
     name = os.fspath(path)
     try:
-        with open(path, "rb") as file:
+        with open(checked_path(path), "rb") as file:
             content = file.read()
     except OSError as error:
         raise InvalidDataError(f"Cannot read {name!r} ({error.strerror}); check the path.") from error
     try:
         return _parsed(content)
-    except _Refused as refusal:
+    except Refused as refusal:
         raise InvalidDataError(
-            f"{name!r} is not a usable Dataset ({refusal}); give a file written by Dataset.save_binary."
+            f"{name!r} is not a usable Dataset ({refusal.args[0]}); give a file written by Dataset.save_binary."
         ) from None
-
-
-class _Refused(Exception):
-    """The reason, as half a sentence."""
-
-
-def _refuse(reason: str) -> NoReturn:
-    raise _Refused(reason)
 
 
 def _parsed(content: bytes) -> tuple[Any, dict[str, Any], dict[str, Any]]:
     start = len(MAGIC) + 8
     length = int.from_bytes(content[len(MAGIC) : start], "little")
     if not content.startswith(MAGIC) or length > min(_MAX_HEADER, len(content) - start):
-        _refuse("its header is cut off")
+        refuse("its header is cut off")
     try:
-        head = json.loads(content[start : start + length])
+        head = json.loads(content[start : start + length], object_pairs_hook=unique_keys)
     except (ValueError, RecursionError):
-        _refuse("its header is not JSON")
+        refuse("its header is not JSON")
     body = memoryview(content)[start + length :]
     if not isinstance(head, dict) or head.get("sha256") != hashlib.sha256(body).hexdigest():
-        _refuse("the checksum does not match: the file was altered")
+        refuse("the checksum does not match: the file was altered")
     arrays = _arrays(head.get("arrays"), body)
-    settings = head.get("settings")
-    if not isinstance(settings, dict):
-        _refuse("its settings are missing")
+    settings = _settings(head.get("settings"))
     data = _data(head, arrays)
     n_rows = data.shape[0]
     beside = {key: arrays.get(key) for key in _BESIDE}
     for key in ("label", "weight", "qid"):
         if beside[key] is not None and beside[key].shape != (n_rows,):  # type: ignore[union-attr]
-            _refuse(f"its {key} does not match the rows")
+            refuse(f"its {key} does not match the rows")
     if beside["init_score"] is not None and beside["init_score"].shape[:1] != (n_rows,):  # type: ignore[union-attr]
-        _refuse("its init_score does not match the rows")
+        refuse("its init_score does not match the rows")
     return data, beside, settings
+
+
+def _settings(settings: Any) -> dict[str, Any]:
+    """What ``Dataset.save_binary`` writes: the names of the columns, and which of them are categories."""
+    if not isinstance(settings, dict) or settings.keys() != {"feature_name", "categorical_feature"}:
+        refuse("its settings are missing or unknown")
+    names, categorical = settings["feature_name"], settings["categorical_feature"]
+    if names != "auto" and not _is_list_of(names, str):
+        refuse("its feature names are described wrongly")
+    if categorical not in ("auto", None) and not _is_list_of(categorical, str, int):
+        refuse("its categorical features are described wrongly")
+    return settings
+
+
+def _is_list_of(values: Any, *types: type) -> bool:
+    return isinstance(values, list) and all(type(value) in types and is_unicode(value) for value in values)
+
+
+def _has_nan(values: list[Any]) -> bool:
+    return any(value != value for value in values)
 
 
 def _arrays(listed: Any, body: memoryview) -> dict[str, np.ndarray]:
     """The arrays that fill the body exactly."""
     if not isinstance(listed, list):
-        _refuse("its list of arrays is missing")
+        refuse("its list of arrays is missing")
     arrays: dict[str, np.ndarray] = {}
     at = 0
     for entry in listed:
         if not (isinstance(entry, list) and len(entry) == 3 and isinstance(entry[0], str) and entry[1] in _DTYPES):
-            _refuse("an array is described wrongly")
+            refuse("an array is described wrongly")
         name, kind, shape = entry
         shape = _shape(shape)
         size = np.dtype(kind).itemsize
         for length in shape:
             size *= length  # Python's integers do not overflow
         if size > len(body) - at or name in arrays:
-            _refuse("an array is cut off or named twice")
+            refuse("an array is cut off or named twice")
         arrays[name] = np.frombuffer(body[at : at + size], kind).reshape(shape).copy()
         at += size
     if at != len(body):
-        _refuse("there is more than the header describes")
+        refuse("there is more than the header describes")
     return arrays
 
 
 def _shape(shape: Any) -> tuple[int, ...]:
-    if not isinstance(shape, list) or len(shape) > 2 or any(type(n) is not int or n < 0 for n in shape):
-        _refuse("an array is described wrongly")
+    if not isinstance(shape, list) or len(shape) > 2 or any(type(n) is not int or not 0 <= n < 2**62 for n in shape):
+        refuse("an array is described wrongly")
     return tuple(shape)
 
 
 def _data(head: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
     kind, shape = head.get("kind"), _shape(head.get("shape"))
     if len(shape) != 2:
-        _refuse("its rows are described wrongly")
+        refuse("its rows are described wrongly")
     if kind == "array":
         if "data" not in arrays or arrays["data"].shape != shape:
-            _refuse("its rows do not match the header")
+            refuse("its rows do not match the header")
         return arrays["data"]
     if kind == "sparse":
         return _sparse(shape, arrays)
     if kind == "frame":
         return _frame(shape, head.get("columns"), arrays)
-    _refuse("the kind of its rows is unknown")
+    refuse("the kind of its rows is unknown")
 
 
 def _sparse(shape: tuple[int, ...], arrays: dict[str, np.ndarray]) -> Any:
     from scipy.sparse import csr_matrix
 
     if not {"data", "indices", "indptr"} <= arrays.keys():
-        _refuse("its rows do not match the header")
+        refuse("its rows do not match the header")
     data, indices, indptr = arrays["data"], arrays["indices"], arrays["indptr"]
     fits = (
         data.ndim == indices.ndim == indptr.ndim == 1
@@ -209,7 +221,7 @@ def _sparse(shape: tuple[int, ...], arrays: dict[str, np.ndarray]) -> Any:
         and (len(indices) == 0 or (indices.min() >= 0 and indices.max() < shape[1]))
     )
     if not fits:
-        _refuse("its rows do not match the header")
+        refuse("its rows do not match the header")
     return csr_matrix((data, indices, indptr), shape=shape)
 
 
@@ -217,22 +229,22 @@ def _frame(shape: tuple[int, ...], columns: Any, arrays: dict[str, np.ndarray]) 
     import pandas as pd
 
     if not isinstance(columns, list) or len(columns) != shape[1]:
-        _refuse("its columns do not match the header")
+        refuse("its columns do not match the header")
     made: dict[str, Any] = {}
     for j, entry in enumerate(columns):
         values = arrays.get(f"column {j}")
-        if not (isinstance(entry, list) and len(entry) == 3 and isinstance(entry[0], str)) or entry[0] in made:
-            _refuse("a column is described wrongly")
+        if not (isinstance(entry, list) and len(entry) == 3 and _is_list_of(entry[:1], str)) or entry[0] in made:
+            refuse("a column is described wrongly")
         if values is None or values.shape != (shape[0],):
-            _refuse("its columns do not match the header")
+            refuse("its columns do not match the header")
         name, labels, is_ordered = entry
         if labels is None:
             made[name] = values
             continue
-        known = isinstance(labels, list) and all(type(label) in (str, int, float, bool) for label in labels)
-        if not known or len({(type(label), label) for label in labels}) < len(labels):
-            _refuse("the categories of a column are described wrongly")
+        # pandas takes 1, 1.0 and True for one category, and has none that is missing.
+        if not _is_list_of(labels, str, int, float, bool) or len(set(labels)) < len(labels) or _has_nan(labels):
+            refuse("the categories of a column are described wrongly")
         if values.dtype != np.int32 or (len(values) and (values.min() < -1 or values.max() >= len(labels))):
-            _refuse("the categories of a column are described wrongly")
+            refuse("the categories of a column are described wrongly")
         made[name] = pd.Categorical.from_codes(values, labels, ordered=bool(is_ordered))
     return pd.DataFrame(made)
