@@ -120,7 +120,8 @@ def test_a_header_may_not_describe_other_bytes(tmp_path):
 
     from pvtree.front.functional.dataset_file import MAGIC
 
-    good = {"kind": "array", "shape": [2, 2], "settings": {}, "arrays": [["data", "<f8", [2, 2]]]}
+    settings = {"feature_name": "auto", "categorical_feature": "auto"}
+    good = {"kind": "array", "shape": [2, 2], "settings": settings, "arrays": [["data", "<f8", [2, 2]]]}
     body = np.ones((2, 2)).tobytes()
 
     def read(head, body=body):
@@ -142,6 +143,8 @@ def test_a_header_may_not_describe_other_bytes(tmp_path):
         ({**good, "kind": "sparse", "shape": [2, 3], "arrays": csr}, numbers),
         ({**good, "kind": "frame", "columns": [["a", ["x"], False]] * 2}, body),
         ({**good, "settings": 3}, body),
+        ({**good, "settings": {**settings, "label": [1, 2]}}, body),
+        ({**good, "settings": {**settings, "feature_name": ["a", 3]}}, body),
     ):
         with pytest.raises(InvalidDataError, match="not a usable Dataset"):
             read(head, data)
