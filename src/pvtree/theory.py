@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import betainc, ndtri
 
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
-from pvtree.parameters.rules import Rule, integer
+from pvtree.parameters.rule_kinds import Rule, integer
 from pvtree.planning.attribute_gains import numbers
 from pvtree.planning.deviations import (
     COUNT,

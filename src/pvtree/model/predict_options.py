@@ -10,7 +10,7 @@ import numpy as np
 
 from pvtree.errors import InvalidParameterError
 from pvtree.parameters.loss_table import losses_of
-from pvtree.parameters.rules import Rule, integer, non_negative
+from pvtree.parameters.rule_kinds import Rule, integer, non_negative
 from pvtree.parameters.suggestions import closest
 from pvtree.reading.column_fitting import fit_columns
 from pvtree.reading.inputs import read_like

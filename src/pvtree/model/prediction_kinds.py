@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pvtree.parameters.loss_table import losses_of
-from pvtree.parameters.rules import Rule, integer, optional
+from pvtree.parameters.rule_kinds import Rule, integer, optional
 
 if TYPE_CHECKING:
     from pvtree.model.model import Model

@@ -3,126 +3,36 @@
 from __future__ import annotations
 
 import inspect
-import math
 import re
 import textwrap
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
-from pvtree.errors import InvalidParameterError, InvalidTypeError
-from pvtree.parameters.aliases import objective_named
 from pvtree.parameters.constraint_texts import sets_of, signs_of
 from pvtree.parameters.loss_table import LOSSES
 from pvtree.parameters.params import SEPARATE_LEARNERS, TREE_LEARNERS
-
-INT64_MAX = 2**63 - 1  # kernels have no larger integers
-
-
-@dataclass(frozen=True)
-class Rule:
-    """What a parameter means and which values it takes."""
-
-    meaning: str
-    allowed: str  # completes "<name> must be ..."
-    has_type: Callable[[Any], bool]
-    in_range: Callable[[Any], bool] = lambda value: True  # is asked only about values of the right type
-    type_name: str = ""  # in docs: "int", or "{'split', 'gain'}" if it lists every value
-
-    def check(self, name: str, value: Any) -> None:
-        """Raise InvalidTypeError or InvalidParameterError unless the rule allows ``value``."""
-        if not self.has_type(value):
-            raise InvalidTypeError(f"{name} must be {self.allowed}, got {_shown(value)}.")
-        if not self.in_range(value):
-            is_whole = self.allowed.startswith("an integer") and _is_integer(value)
-            below = " below 2**63" if is_whole and value > INT64_MAX else ""
-            raise InvalidParameterError(f"{name} must be {self.allowed}{below}, got {_shown(value)}.")
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, int) and value.bit_length() > 200:  # repr refuses integers of more than 4,300 digits
-        return f"an integer of {value.bit_length()} bits"
-    return textwrap.shorten(repr(value), 60, placeholder="...")
-
-
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool | np.bool_)
-
-
-def _is_real(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
-
-
-def _is_finite(value: Any) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # an integer above the largest float
-        return False
-
-
-def integer(meaning: str, low: int, high: int | None = None, also: str = "") -> Rule:
-    """``also`` is one value outside the range and its meaning, such as "-1 for no limit"."""
-    allowed = f"an integer of at least {low}" if high is None else f"an integer from {low} to {high}"
-    extra = int(also.split()[0]) if also else low
-    top = INT64_MAX if high is None else high
-    if also:
-        allowed += f" or {also}"
-    return Rule(meaning, allowed, _is_integer, lambda v: low <= v <= top or v == extra, "int")
-
-
-def positive(meaning: str) -> Rule:
-    return Rule(meaning, "a finite number greater than 0", _is_real, lambda v: _is_finite(v) and v > 0, "float")
-
-
-def non_negative(meaning: str) -> Rule:
-    return Rule(meaning, "a finite number of at least 0", _is_real, lambda v: _is_finite(v) and v >= 0, "float")
-
-
-def fraction(meaning: str) -> Rule:
-    return Rule(meaning, "a number greater than 0 and at most 1", _is_real, lambda v: 0 < v <= 1, "float")
-
-
-def one_of(meaning: str, *names: str, note: str = "") -> Rule:
-    allowed = " or ".join(repr(name) for name in names) + note
-    type_name = f"{{{', '.join(map(repr, names))}}}"
-    return Rule(meaning, allowed, lambda v: isinstance(v, str), lambda v: v in names, type_name)
-
-
-def switch(meaning: str) -> Rule:
-    return Rule(meaning, "True or False", lambda v: isinstance(v, bool | np.bool_), type_name="bool")
-
-
-def optional(rule: Rule) -> Rule:
-    return Rule(
-        rule.meaning,
-        f"{rule.allowed} or None",
-        lambda v: v is None or rule.has_type(v),
-        lambda v: v is None or rule.in_range(v),
-        f"{rule.type_name} or None",
-    )
-
-
-def objective(*names: str) -> Rule:
-    """One of the estimator's objectives by name, None for its default, or a user's function."""
-    allowed = " or ".join(repr(name) for name in names) + ", None, or a function f(y_true, y_pred[, weight])"
-    return Rule(
-        "The loss to minimise. LightGBM's and XGBoost's names are accepted too. A function returns the gradient and "
-        "the hessian with respect to the raw predictions. None for the estimator's default.",
-        allowed,
-        lambda v: v is None or isinstance(v, str) or callable(v),
-        lambda v: not isinstance(v, str) or objective_named(v, names) is not None,
-        "str, callable or None",
-    )
-
+from pvtree.parameters.rule_kinds import (
+    Rule,
+    fraction,
+    integer,
+    is_finite,
+    is_integer,
+    is_real,
+    non_negative,
+    objective,
+    one_of,
+    optional,
+    positive,
+    switch,
+)
 
 _MAX_FEATURES = Rule(
     "The number of features to consider at each split, drawn anew for every node.",
     "'sqrt', 'log2', an integer of at least 1, a fraction greater than 0.0 and at most 1.0, or None for all",
-    lambda v: v is None or isinstance(v, str) or _is_real(v),
-    lambda v: v in (None, "sqrt", "log2") or (not isinstance(v, str) and (v >= 1 if _is_integer(v) else 0 < v <= 1)),
+    lambda v: v is None or isinstance(v, str) or is_real(v),
+    lambda v: v in (None, "sqrt", "log2") or (not isinstance(v, str) and (v >= 1 if is_integer(v) else 0 < v <= 1)),
     "int, float, {'sqrt', 'log2'} or None",
 )
 
@@ -130,8 +40,8 @@ _SEED = Rule(
     "The seed of all random choices, such as how gradients are rounded. None stands for a fixed seed too, so two fits "
     "always agree.",
     "an integer of at least 0, a numpy RandomState or Generator, or None",
-    lambda v: v is None or _is_integer(v) or isinstance(v, np.random.RandomState | np.random.Generator),
-    lambda v: not _is_integer(v) or 0 <= v < 2**63,
+    lambda v: v is None or is_integer(v) or isinstance(v, np.random.RandomState | np.random.Generator),
+    lambda v: not is_integer(v) or 0 <= v < 2**63,
     "int, RandomState, Generator or None",
 )
 
@@ -149,7 +59,7 @@ def _is_list_of_columns(value: Any) -> bool:
     return (
         isinstance(value, list | tuple | np.ndarray)
         and getattr(value, "ndim", 1) > 0
-        and all(_is_integer(v) or isinstance(v, str) for v in value)
+        and all(is_integer(v) or isinstance(v, str) for v in value)
     )
 
 
@@ -187,7 +97,7 @@ def _read(given: Any, parse: Callable[[str], Any], wrong: Any) -> Any:
 
 
 def _are_integers(values: list[Any]) -> bool:
-    return all(map(_is_integer, values))
+    return all(map(is_integer, values))
 
 
 def _signs(given: Any) -> list[Any]:
@@ -195,7 +105,7 @@ def _signs(given: Any) -> list[Any]:
 
 
 def _is_factor(value: Any) -> bool:
-    return _is_real(value) and _is_finite(value) and value >= 0
+    return is_real(value) and is_finite(value) and value >= 0
 
 
 def _are_class_weights(value: Any) -> bool:
@@ -233,15 +143,15 @@ RULES: dict[str, Rule] = {
             "The prediction to start from in place of the best constant, on the scale of predictions: a probability "
             "for log loss, a mean for losses with a log link.",
             "a finite number",
-            _is_real,
-            _is_finite,
+            is_real,
+            is_finite,
             "float",
         )
     ),
     "quantile_alpha": Rule(
         "The level of the quantile that objective='quantile' predicts.",
         "a number greater than 0 and less than 1",
-        _is_real,
+        is_real,
         lambda v: 0 < v < 1,
         "float",
     ),
@@ -253,7 +163,7 @@ RULES: dict[str, Rule] = {
     "tweedie_variance_power": Rule(
         "The power of the mean that the variance grows with in objective='tweedie'.",
         "a number greater than 1 and less than 2",
-        _is_real,
+        is_real,
         lambda v: 1 < v < 2,
         "float",
     ),
@@ -281,7 +191,7 @@ RULES: dict[str, Rule] = {
     "n_jobs": Rule(
         "The number of threads. None and -1 mean all cores, -2 all but one.",
         "an integer other than 0 or None",
-        lambda v: v is None or _is_integer(v),
+        lambda v: v is None or is_integer(v),
         lambda v: v != 0,
         "int or None",
     ),
@@ -320,7 +230,7 @@ RULES: dict[str, Rule] = {
     "top_k": Rule(
         "The number of features that each worker votes for, with tree_learner='voting' or 'exact_voting'.",
         "an integer of at least 1, or with tree_learner='exact_voting' also 'auto' for what sends the fewest bytes",
-        lambda v: _is_integer(v) or isinstance(v, str),
+        lambda v: is_integer(v) or isinstance(v, str),
         lambda v: v == "auto" if isinstance(v, str) else v >= 1,
         "int or 'auto'",
     ),
@@ -330,15 +240,15 @@ RULES: dict[str, Rule] = {
     "election_size": Rule(
         "The number of elected features, as a multiple of top_k, with tree_learner='voting' or 'exact_voting'.",
         "a finite number of at least 1",
-        _is_real,
-        lambda v: _is_finite(v) and v >= 1,
+        is_real,
+        lambda v: is_finite(v) and v >= 1,
         "float",
     ),
     "ballot_rows": Rule(
         "The number of rows of all workers by which tree_learner='voting' ranks the features of a root; nodes below it "
         "vote by fewer. 'all' is the paper's vote by all rows.",
         "an integer of at least 1, or 'all'",
-        lambda v: _is_integer(v) or isinstance(v, str),
+        lambda v: is_integer(v) or isinstance(v, str),
         lambda v: v == "all" if isinstance(v, str) else v >= 1,
         "int or 'all'",
     ),

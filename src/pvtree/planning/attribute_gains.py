@@ -11,7 +11,7 @@ from pvtree.binning.thresholds import Thresholds
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
 from pvtree.kernels.binning.dense import choose_thresholds
 from pvtree.kernels.constants import N_BINS
-from pvtree.parameters.rules import integer
+from pvtree.parameters.rule_kinds import integer
 
 CRITERIA = ("entropy", "variance")
 MOST_BINS = int(N_BINS) - 1

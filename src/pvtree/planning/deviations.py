@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from pvtree.errors import InvalidDataError, InvalidParameterError
-from pvtree.parameters.rules import integer
+from pvtree.parameters.rule_kinds import integer
 from pvtree.planning.attribute_gains import MOST_BINS, BestSplits, BinnedData, bin_data, numbers
 
 COUNT = integer("of rows, votes, machines or draws", 1)

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from pvtree.errors import InvalidParameterError, InvalidTypeError, public
 from pvtree.parameters.aliases import right_names
 from pvtree.parameters.params import plain
-from pvtree.parameters.rules import RULES, integer
+from pvtree.parameters.rule_kinds import integer
+from pvtree.parameters.rules import RULES
 
 # The training data never decides when to stop, because its metric improves with every tree.
 TRAINING_NAMES = frozenset({"training", "train"})

@@ -22,7 +22,7 @@ from pvtree.errors import InvalidParameterError, InvalidTypeError, ModelFileErro
 from pvtree.model.atomic_file import is_pipe_or_device, leftovers, write_at_once
 from pvtree.model.model import Model
 from pvtree.parameters.paths import checked_path
-from pvtree.parameters.rules import integer
+from pvtree.parameters.rule_kinds import integer
 from pvtree.training.callbacks import EvalResult
 from pvtree.training.fingerprint import PARTS, Fingerprint, differences, fingerprint
 

@@ -6,8 +6,9 @@ from pvtree.front.estimators.forest import (
     RandomForestClassifier,
     RandomForestRegressor,
 )
-from pvtree.front.estimators.gbdt import GBDTClassifier, GBDTModel, GBDTRanker, GBDTRegressor
+from pvtree.front.estimators.gbdt import GBDTClassifier, GBDTModel, GBDTRegressor
 from pvtree.front.estimators.loading import load
+from pvtree.front.estimators.ranker import GBDTRanker
 
 __all__ = [
     "DecisionTreeClassifier",

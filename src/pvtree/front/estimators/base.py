@@ -20,7 +20,8 @@ from pvtree.front.estimators.argument_docs import PREDICT, attribute_docs, docum
 from pvtree.front.estimators.other_names import keep, others
 from pvtree.parameters.aliases import ANYWAY, read_names
 from pvtree.parameters.params import n_threads
-from pvtree.parameters.rules import RULES, Rule, check_values, parameter_docs
+from pvtree.parameters.rule_kinds import Rule
+from pvtree.parameters.rules import RULES, check_values, parameter_docs
 from pvtree.reading import inputs
 from pvtree.reading.dask_data import is_collection, lazily
 

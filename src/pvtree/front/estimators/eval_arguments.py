@@ -12,7 +12,8 @@ from pvtree.comm import Communicator
 from pvtree.comm.agreement import share
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
 from pvtree.parameters.loss_table import losses_of
-from pvtree.parameters.rules import RULES, integer
+from pvtree.parameters.rule_kinds import integer
+from pvtree.parameters.rules import RULES
 
 if TYPE_CHECKING:
     from pvtree.objectives.metrics import CustomMetric, Metric

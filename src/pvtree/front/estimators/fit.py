@@ -29,7 +29,7 @@ from pvtree.front.estimators.unknown_arguments import refuse_unknown
 from pvtree.growing.constraints import read_interactions, read_monotone
 from pvtree.parameters.loss_table import LOSSES, check_labels, losses_of
 from pvtree.parameters.params import Params, learner_for, make_params, refuse_serial
-from pvtree.parameters.rules import positive
+from pvtree.parameters.rule_kinds import positive
 from pvtree.reading import inputs
 from pvtree.reading.dask_data import is_collection
 from pvtree.training.callbacks import TRAINING_NAMES

@@ -10,7 +10,8 @@ import numpy as np
 
 from pvtree.errors import InvalidParameterError, InvalidTypeError
 from pvtree.front.estimators.eval_arguments import EvalArguments
-from pvtree.parameters.rules import RULES, Rule, integer
+from pvtree.parameters.rule_kinds import Rule, integer
+from pvtree.parameters.rules import RULES
 from pvtree.training.callbacks import checkpoint, log_evaluation
 
 if TYPE_CHECKING:

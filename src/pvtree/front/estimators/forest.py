@@ -13,7 +13,8 @@ from pvtree.front.estimators.fit import Fitting
 from pvtree.front.estimators.other_names import takes_other_names
 from pvtree.front.estimators.tasks import Classifier, Regressor
 from pvtree.parameters.params import SEPARATE_LEARNERS, TREE_LEARNERS
-from pvtree.parameters.rules import RULES, one_of
+from pvtree.parameters.rule_kinds import one_of
+from pvtree.parameters.rules import RULES
 
 _FOREST_RULES = RULES | {
     "tree_learner": one_of(

@@ -9,7 +9,8 @@ import numpy as np
 
 from pvtree.errors import public
 from pvtree.front.estimators.forest import RandomForestClassifier, RandomForestRegressor
-from pvtree.front.estimators.gbdt import GBDTClassifier, GBDTRanker, GBDTRegressor
+from pvtree.front.estimators.gbdt import GBDTClassifier, GBDTRegressor
+from pvtree.front.estimators.ranker import GBDTRanker
 from pvtree.parameters.loss_table import LOSSES
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pvtree.front.functional.dataset import Dataset
 from pvtree.model.model import Model
 from pvtree.parameters.aliases import SYNONYMS
 from pvtree.parameters.loss_table import LOSSES
-from pvtree.parameters.rules import Rule
+from pvtree.parameters.rule_kinds import Rule
 from pvtree.reading.class_weights import ClassWeights
 from pvtree.reading.row_ids import RowIds
 from pvtree.reading.targets import read_init_score

@@ -10,7 +10,7 @@ import numpy as np
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError, public
 from pvtree.front.plotting.axes import INK, finish, load_package, make_axes
 from pvtree.model.tree_graph import MAX_CATEGORIES, Drawn, draw, to_dot
-from pvtree.parameters.rules import integer
+from pvtree.parameters.rule_kinds import integer
 
 if TYPE_CHECKING:
     from pvtree.model.model import Model

@@ -1,0 +1,160 @@
+"""Gradient boosting of rankings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from pvtree.comm import Communicator
+from pvtree.comm.user_warnings import warn_user
+from pvtree.errors import InvalidDataError, public
+from pvtree.front.estimators.argument_docs import FIT_RANKER, documented
+from pvtree.front.estimators.base import store
+from pvtree.front.estimators.eval_arguments import EvalArguments, paired
+from pvtree.front.estimators.fit_options import FitOptions, with_verbose_callback
+from pvtree.front.estimators.gbdt import GBDTModel
+from pvtree.front.estimators.other_names import takes_other_names
+from pvtree.front.estimators.tasks import Values
+from pvtree.front.estimators.unknown_arguments import refuse_unknown
+from pvtree.parameters.aliases import objective_named
+from pvtree.parameters.loss_table import losses_of
+from pvtree.parameters.rule_kinds import objective
+from pvtree.parameters.rules import RULES
+from pvtree.reading import inputs
+
+if TYPE_CHECKING:
+    from pvtree.reading.training_rows import GivenRows
+
+
+@public
+class GBDTRanker(Values, GBDTModel):
+    """Gradient boosting of rankings, by LambdaMART with truncated NDCG, another loss or an objective of your own."""
+
+    _rules = RULES | {"objective": objective(*losses_of("relevance"))}
+    _target_kind = "relevance"
+    _drops_weightless = False  # a document of weight 0 still takes a rank
+
+    @takes_other_names
+    def __init__(
+        self,
+        *,
+        n_estimators: int = 100,
+        learning_rate: float = 0.1,
+        num_leaves: int = 31,
+        max_depth: int = -1,
+        min_child_samples: int = 20,
+        min_child_weight: float = 1e-3,
+        reg_alpha: float = 0.0,
+        reg_lambda: float = 0.0,
+        min_split_gain: float = 0.0,
+        subsample: float = 1.0,
+        subsample_freq: int = 0,
+        colsample_bytree: float = 1.0,
+        colsample_bynode: float = 1.0,
+        max_bin: int = 255,
+        min_data_in_bin: int = 1,
+        max_delta_step: float = 0.0,
+        objective: Any = None,
+        boost_from_average: bool = True,
+        base_score: float | None = None,
+        eval_metric: Any = None,
+        lambdarank_truncation_level: int = 30,
+        lambdarank_norm: bool = True,
+        label_gain: Any = None,
+        categorical_feature: Any = "auto",
+        monotone_constraints: Any = None,
+        interaction_constraints: Any = None,
+        early_stopping_rounds: int | None = None,
+        importance_type: str = "split",
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbosity: int = 1,
+        tree_learner: str = "auto",
+        top_k: int | str = 20,
+        election_size: float = 2.0,
+        ballot_rows: int | str = 8192,
+        quantized_bins: float = 0.1,
+        audit: int = 0,
+        n_workers: int = 1,
+    ) -> None:
+        store(self, locals())
+
+    def _task(self, n_classes: int) -> str:
+        named = objective_named(self.objective, losses_of("relevance")) if isinstance(self.objective, str) else None
+        return named or "lambdarank"
+
+    def _with_queries(self, given: GivenRows, comm: Communicator) -> GivenRows:
+        if given.group is not None or given.qid is not None:
+            return given
+        if comm.size > 1:
+            raise InvalidDataError("Ranking on several workers needs queries; pass group or qid to fit.")
+        warn_user("All rows are ranked as one query; pass group (sizes of queries) or qid (query ids).")
+        return replace(given, qid=np.zeros(inputs.read_table(given.X).shape[0], np.int64))
+
+    @documented(FIT_RANKER, "self : the fitted estimator")
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        group: Any = None,
+        qid: Any = None,
+        init_score: Any = None,
+        eval_set: Any = None,
+        eval_X: Any = None,
+        eval_y: Any = None,
+        eval_names: Any = None,
+        eval_sample_weight: Any = None,
+        eval_class_weight: Any = None,
+        eval_init_score: Any = None,
+        eval_group: Any = None,
+        eval_qid: Any = None,
+        eval_metric: Any = None,
+        eval_at: Any = (10,),
+        early_stopping_rounds: int | None = None,
+        callbacks: Any = None,
+        init_model: Any = None,
+        comm: Any = None,
+        client: Any = None,
+        timeout: float = 600.0,
+        checkpoint: Any = None,
+        checkpoint_freq: int = 10,
+        feature_name: Any = "auto",
+        categorical_feature: Any = "auto",
+        verbose: Any = False,
+        **unknown: Any,
+    ) -> Self:
+        """Train on documents and their relevance; the documents of a query are ranked against each other."""
+        refuse_unknown(unknown, GBDTRanker.fit, type(self).__name__, self._get_param_names())
+        eval_set = paired(eval_set, eval_X, eval_y)
+        if eval_set is not None and eval_group is None and eval_qid is None:
+            raise InvalidDataError("The eval_set of a ranker needs queries; pass eval_group or eval_qid to fit.")
+        options = FitOptions(
+            evaluation=EvalArguments(
+                eval_set=eval_set,
+                eval_names=eval_names,
+                eval_sample_weight=eval_sample_weight,
+                eval_class_weight=eval_class_weight,
+                eval_init_score=eval_init_score,
+                eval_group=eval_group,
+                eval_qid=eval_qid,
+                eval_metric=eval_metric,
+                eval_at=eval_at,
+            ),
+            callbacks=with_verbose_callback(callbacks, verbose),
+            init_model=init_model,
+            comm=comm,
+            client=client,
+            timeout=timeout,
+            checkpoint=checkpoint,
+            checkpoint_freq=checkpoint_freq,
+            feature_name=feature_name,
+            categorical_feature=categorical_feature,
+            early_stopping_rounds=early_stopping_rounds,
+        )
+        from pvtree.reading.training_rows import GivenRows
+
+        return self._fit(GivenRows(X, y, sample_weight, group, qid, init_score), options)
