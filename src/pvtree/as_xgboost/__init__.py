@@ -9,12 +9,14 @@ from pvtree.as_xgboost import callback
 from pvtree.as_xgboost.booster import Booster
 from pvtree.as_xgboost.estimators import DEFAULTS as DEFAULTS
 from pvtree.as_xgboost.estimators import XGBClassifier, XGBModel, XGBRanker, XGBRegressor
+from pvtree.as_xgboost.forests import XGBRFClassifier, XGBRFRegressor
 from pvtree.as_xgboost.matrix import DataIter, DMatrix, ExtMemQuantileDMatrix, QuantileDMatrix
 from pvtree.as_xgboost.plots import plot_importance, plot_tree, to_graphviz
 from pvtree.as_xgboost.training import cv, train
 
 _CLASSES = (
-    Booster, DataIter, DMatrix, ExtMemQuantileDMatrix, QuantileDMatrix, XGBClassifier, XGBModel, XGBRanker, XGBRegressor
+    Booster, DataIter, DMatrix, ExtMemQuantileDMatrix, QuantileDMatrix, XGBClassifier, XGBModel, XGBRanker,
+    XGBRegressor, XGBRFClassifier, XGBRFRegressor,
 )  # fmt: skip
 _FUNCTIONS = (cv, plot_importance, plot_tree, to_graphviz, train)
 
@@ -26,6 +28,8 @@ __all__ = [
     "QuantileDMatrix",
     "XGBClassifier",
     "XGBModel",
+    "XGBRFClassifier",
+    "XGBRFRegressor",
     "XGBRanker",
     "XGBRegressor",
     "callback",

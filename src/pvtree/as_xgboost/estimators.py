@@ -38,6 +38,11 @@ DEFAULTS: dict[str, Any] = {
     "lambdarank_truncation_level": 32,
     "huber_slope": 1.0,
     "quantile_alpha": 0.5,
+    "drop_rate": 0.0,
+    "max_drop": -1,
+    "skip_drop": 0.0,
+    "uniform_drop": True,
+    "xgboost_dart_mode": True,
 }
 
 
@@ -52,6 +57,7 @@ class _AsXGBoost:
     """XGBoost's defaults, fit arguments and results."""
 
     _default_metric: ClassVar[str | None] = None
+    _own_defaults: ClassVar[dict[str, Any]] = {}
     # Without a limit on leaves, both policies grow the same tree.
     _anyway: ClassVar[Mapping[str, tuple[Any, ...]]] = ANYWAY | {
         "grow_policy": ("depthwise", "lossguide"),
@@ -61,7 +67,8 @@ class _AsXGBoost:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         if cls.__module__.startswith("pvtree."):  # a user's subclass has these defaults already
             ours = inspect.signature(cls.__init__)
-            theirs = [p.replace(default=DEFAULTS.get(p.name, p.default)) for p in ours.parameters.values()]
+            changed = DEFAULTS | cls._own_defaults
+            theirs = [p.replace(default=changed.get(p.name, p.default)) for p in ours.parameters.values()]
             defaults = {p.name: p.default for p in theirs[1:]}
             make = cls.__init__
 

@@ -62,7 +62,7 @@ def make_shard(
     if rows.features is not None and comm is not None:
         check_columns(rows.features, n_features, comm)
     ids = rows.row_ids
-    sample, least = ids.sample(), params.min_data_in_bin
+    sample, least = ids.sample(seed=params.data_random_seed), params.min_data_in_bin
     if comm is None or comm.size == 1:
         thresholds = choose_own_bins(rows.X, sample, (0, n_features), categorical, params.max_bin, team, None, least)
     elif rows.features is None:

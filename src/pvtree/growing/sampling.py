@@ -14,7 +14,7 @@ from pvtree.parameters.params import Params
 from pvtree.reading.row_ids import RowIds
 
 # Streams of random numbers that must not meet: each purpose hashes its own number into the seed.
-_ROWS, _FEATURES, _TREE = 1, 2, 3
+_ROWS, _FEATURES, _TREE, _DROP = 1, 2, 3, 4
 
 
 def _key(seed: int, purpose: int, number: int) -> np.uint64:
@@ -22,20 +22,81 @@ def _key(seed: int, purpose: int, number: int) -> np.uint64:
     return np.uint64(hash_pair(stream, np.int64(number)))
 
 
+def _or(seed: int | None, params: Params) -> int:
+    """A draw's own seed, or that of all draws."""
+    return params.seed if seed is None else seed
+
+
 def tree_key(params: Params, tree: int) -> int:
     """Names the tree's own stream: rounding of gradients, features drawn at its nodes."""
     return int(_key(params.seed, _TREE, tree))
 
 
-def subsample_rows(params: Params, iteration: int, ids: RowIds, team: Team) -> np.ndarray | None:
-    """Ids of the rows that this iteration's trees grow on, drawn anew every subsample_freq; None for all."""
-    if not draws_rows(params):
+def node_key(params: Params, tree: int) -> int:
+    """Names the stream of the features drawn at a tree's nodes."""
+    return int(_key(_or(params.feature_fraction_seed, params), _TREE, tree))
+
+
+def subsample_rows(
+    params: Params,
+    iteration: int,
+    parallel: int,
+    ids: RowIds,
+    y: np.ndarray,
+    group: np.ndarray | None,
+    team: Team,
+) -> np.ndarray | None:
+    """Ids of the rows that the ``parallel``-th tree of an iteration grows on, drawn anew every subsample_freq
+    iterations; None for all."""
+    fractions = {params.subsample}
+    if params.pos_bagging_fraction < 1.0 or params.neg_bagging_fraction < 1.0:
+        fractions = {params.pos_bagging_fraction, params.neg_bagging_fraction}
+    if params.subsample_freq == 0 or min(fractions) == 1.0:
         return None
+    number = iteration // params.subsample_freq * params.num_parallel_tree + parallel
+    if params.bagging_by_query and group is not None:
+        chance = row_chances(params, number, ids)[np.cumsum(group) - group]
+        return np.flatnonzero(np.repeat(chance < params.subsample, group)).astype(np.uint32)
+    kept = {fraction: _kept(params, number, ids, fraction, team) for fraction in fractions}
+    if len(kept) == 1:
+        return np.flatnonzero(kept[fractions.pop()]).astype(np.uint32)
+    of_both = np.where(y > 0.0, kept[params.pos_bagging_fraction], kept[params.neg_bagging_fraction])
+    return np.flatnonzero(of_both).astype(np.uint32)
+
+
+def _kept(params: Params, number: int, ids: RowIds, fraction: float, team: Team) -> np.ndarray:
+    """Mask of the rows in a draw of this fraction."""
     kept = np.empty(ids.n_rows, np.bool_)
-    limit = np.uint64(min(int(params.subsample * 2.0**64), 2**64 - 1))
-    key = _key(params.seed, _ROWS, iteration // params.subsample_freq)
+    limit = np.uint64(min(int(fraction * 2.0**64), 2**64 - 1))
+    key = _key(_or(params.bagging_seed, params), _ROWS, number)
     ids.for_blocks(team, lambda start, stop, shift: keep_rows(start, stop, key, limit, shift, kept))
-    return np.flatnonzero(kept).astype(np.uint32)
+    return kept
+
+
+def row_chances(params: Params, number: int, ids: RowIds) -> np.ndarray:
+    """A number in [0, 1) for each row, from the hash that ``_kept`` compares with its limit."""
+    key = _key(_or(params.bagging_seed, params), _ROWS, number)
+    return _chances(key, ids.numbers())
+
+
+def _chances(key: np.uint64, numbers: np.ndarray) -> np.ndarray:
+    """As ``unit_interval(hash_pair(key, number))`` of each number."""
+    words = key + (numbers.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    return (mixed(words) >> np.uint64(11)) * 2.0**-53
+
+
+def drop_chances(params: Params, iteration: int, n: int) -> tuple[float, np.ndarray]:
+    """A number in [0, 1) for this iteration, and one for each of ``n`` earlier ones."""
+    key = _key(_or(params.drop_seed, params), _DROP, iteration)
+    chances = _chances(key, np.arange(n + 1))
+    return float(chances[0]), chances[1:]
+
+
+def mixed(words: np.ndarray) -> np.ndarray:
+    """splitmix64's finalizer, as ``kernels.hashing.mix``; products of arrays wrap around silently."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
 
 
 def counted_rows(rows: np.ndarray | None, counted: np.ndarray | None) -> np.ndarray | None:
@@ -43,11 +104,6 @@ def counted_rows(rows: np.ndarray | None, counted: np.ndarray | None) -> np.ndar
     if counted is None:
         return rows
     return np.flatnonzero(counted).astype(np.uint32) if rows is None else rows[counted[rows]]
-
-
-def draws_rows(params: Params) -> bool:
-    """Whether each iteration of boosting draws its rows."""
-    return params.subsample < 1.0 and params.subsample_freq > 0
 
 
 def is_empty(rows: np.ndarray, comm: Communicator) -> bool:
@@ -60,7 +116,7 @@ def bootstrap_copies(params: Params, tree: int, ids: RowIds, team: Team) -> np.n
     """How often each row is in the tree's bootstrap sample: Poisson(1), cut at MAX_COPIES."""
     cumulative = np.cumsum([math.exp(-1) / math.factorial(k) for k in range(MAX_COPIES)])
     copies = np.empty(ids.n_rows, np.uint8)
-    key = _key(params.seed, _ROWS, tree)
+    key = _key(_or(params.bagging_seed, params), _ROWS, tree)
 
     def draw(start: int, stop: int, shift: int) -> None:
         bootstrap_multiplicities(start, stop, key, shift, cumulative, copies)
@@ -76,7 +132,8 @@ def tree_features(params: Params, tree: int, n_features: int) -> np.ndarray:
     if n_chosen == n_features:
         return features
     chosen = np.empty(n_chosen, np.int64)
-    sample_features(_key(params.seed, _FEATURES, tree), features, np.int64(n_chosen), chosen)
+    key = _key(_or(params.feature_fraction_seed, params), _FEATURES, tree)
+    sample_features(key, features, np.int64(n_chosen), chosen)
     return np.sort(chosen)
 
 

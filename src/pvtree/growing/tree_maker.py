@@ -14,7 +14,7 @@ from pvtree.growing.constraints import Constraints
 from pvtree.growing.frontier_grower import FrontierGrower
 from pvtree.growing.grower import Grower
 from pvtree.growing.layouts import MAX_COPIES, Layout, class_layout, gradient_layout
-from pvtree.growing.sampling import n_node_features, tree_features, tree_key
+from pvtree.growing.sampling import n_node_features, node_key, tree_features, tree_key
 from pvtree.growing.tree_memory import GrownTree, Rules
 from pvtree.kernels.constants import ENTROPY, GRADIENT, N_BINS
 from pvtree.kernels.growing.constraints import keep_in_order
@@ -78,7 +78,7 @@ class TreeMaker:
             min_hess=max(p.min_child_weight, _LEAST_HESSIAN), min_gain=p.min_split_gain,
             cat_smooth=p.cat_smooth, cat_l2=p.cat_l2, max_leaves=p.num_leaves, max_depth=p.max_depth,
             max_output=p.max_delta_step * scales["hess_scale"] / scales["grad_scale"] if p.max_delta_step else np.inf,
-            key=tree_key(p, number), n_sampled=self.n_sampled, **scales,
+            key=node_key(p, number), n_sampled=self.n_sampled, **scales,
         )  # fmt: skip
         return self.grower.grow(n_rows, root_sums, rules, tree_features(p, number, self.n_all_features))
 

@@ -49,8 +49,8 @@ def most_probable(model: Model, raw: np.ndarray) -> np.ndarray:
 
     if model.classes is None:
         return finished(model)(raw)
-    # Scores of a custom objective are read as log-odds; those of a forest are probabilities.
-    probabilities = raw if model.ensemble == "forest" else class_probabilities(raw, model.objective)
+    # Scores of a custom objective are read as log-odds; those of a forest of classes are probabilities.
+    probabilities = raw if model.objective == "classification" else class_probabilities(raw, model.objective)
     chosen: np.ndarray = np.asarray(model.classes)[probabilities.argmax(axis=1)]
     return chosen
 

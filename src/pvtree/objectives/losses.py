@@ -122,7 +122,8 @@ class CrossEntropyNDCG(Loss):
 
     def __init__(self, y: np.ndarray, weight: np.ndarray | None, group: np.ndarray | None, params: Params) -> None:
         super().__init__(y, weight)
-        self.queries, self.level, self.seed = Queries(self.y, group), params.lambdarank_truncation_level, params.seed
+        self.queries, self.level = Queries(self.y, group), params.lambdarank_truncation_level
+        self.seed = params.seed if params.objective_seed is None else params.objective_seed
 
     def _fill(self, scores: np.ndarray, grad: np.ndarray, hess: np.ndarray, team: Team) -> None:
         key = np.uint64(hash_pair(np.uint64(self.seed), np.uint64(self.iteration)))

@@ -38,7 +38,7 @@ def group_quantiles(
     keys = _ordered_bits(values)
     order = np.lexsort((keys, group))
     keys, starts = keys[order], np.searchsorted(group[order], np.arange(n_groups + 1))
-    sums = np.concatenate(([0], np.cumsum(_integer_weights(weight, len(values), comm)[order])))
+    sums = np.concatenate(([0], np.cumsum(integer_weights(weight, len(values), comm)[order])))
     totals = sums[starts[1:]] - sums[starts[:-1]]
     totals = totals if comm is None else comm.allreduce(totals, "scores")
     # The smallest value up to which the weights sum to at least, or to more than, level * total.
@@ -59,7 +59,16 @@ def exact_quantile(
     return float(group_quantiles(values, np.zeros(len(values), np.int64), 1, level, weight, comm)[0])
 
 
-def _integer_weights(weight: np.ndarray | None, n_rows: int, comm: Communicator | None) -> np.ndarray:
+def ranked_value(values: np.ndarray, rank: int, comm: Communicator | None = None) -> float:
+    """The value of this rank, from 0, among all workers' values in ascending order."""
+    if comm is None or comm.size == 1:
+        return float(np.partition(values, rank)[rank])
+    ends = np.array([0, len(values)])
+    found = _search(np.sort(_ordered_bits(values)), ends, np.arange(len(values) + 1), np.array([[rank + 1]]), comm)
+    return float(_values(found[0])[0])
+
+
+def integer_weights(weight: np.ndarray | None, n_rows: int, comm: Communicator | None) -> np.ndarray:
     """Weights scaled so that those of all workers sum to at most 2^62; 1 each without weights."""
     if weight is None:
         return np.ones(n_rows, np.int64)

@@ -52,6 +52,14 @@ SYNONYMS: dict[str, str] = {
     "lambdarank_norm": "lambdarank_normalization",
     "max_delta_step": "max_tree_output max_leaf_output",
     "is_unbalance": "unbalance unbalanced_sets",
+    "boosting_type": "boosting boost booster",
+    "data_sample_strategy": "sampling_method",
+    "drop_rate": "rate_drop",
+    "uniform_drop": "sample_type",
+    "pos_bagging_fraction": "pos_sub_row pos_subsample pos_bagging",
+    "neg_bagging_fraction": "neg_sub_row neg_subsample neg_bagging",
+    "bagging_seed": "bagging_fraction_seed",
+    "data_random_seed": "data_seed",
 }
 
 # Names with another meaning, so their values cannot be taken over. The message refers to our closest parameter.
@@ -62,16 +70,19 @@ RELATED: dict[str, str] = {
     "subsample": "max_samples",
     "colsample_bynode": "colsample_bylevel",
     "max_features": "feature_fraction colsample_bytree",
-    "random_state": "bagging_seed feature_fraction_seed data_random_seed",
     "early_stopping_rounds": "early_stopping",
 }
 
+_KINDS = {"gbrt": "gbdt", "gbtree": "gbdt", "random_forest": "rf"}
 # Synonyms with other units: XGBoost's gain is half of LightGBM's and ours; its 0 leaves are our -1.
 CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     "gamma": lambda value: _twice(value),
     "min_split_loss": lambda value: _twice(value),
     "max_leaves": lambda value: -1 if value == 0 else value,
     "max_leaf_nodes": lambda value: -1 if value is None else value,
+    **dict.fromkeys(("boosting", "boost", "booster"), lambda value: _KINDS.get(value, value)),
+    "sampling_method": lambda value: {"uniform": "bagging", "gradient_based": "mvs"}.get(value, value),
+    "sample_type": lambda value: {"uniform": True, "weighted": False}.get(value, value),
     "silent": lambda value: int(not value) if isinstance(value, bool) else value,
 }
 
@@ -84,9 +95,6 @@ LEAST_LETTERS = 13  # of a synonym that a misspelt name is compared with
 _SWITCH = (True, False)
 # Parameters whose listed values ask for what pvtree does anyway. None is always accepted.
 ANYWAY: dict[str, tuple[Any, ...]] = {
-    "boosting_type": ("gbdt", "gbrt"),
-    "boosting": ("gbdt", "gbrt"),
-    "booster": ("gbtree",),
     "tree_method": ("hist", "auto"),
     "device": ("cpu",),
     "device_type": ("cpu",),
@@ -94,11 +102,8 @@ ANYWAY: dict[str, tuple[Any, ...]] = {
     "predictor": ("auto", "cpu_predictor"),
     "process_type": ("default",),
     "grow_policy": ("lossguide",),
-    "sampling_method": ("uniform",),
-    "data_sample_strategy": ("bagging",),
     "lambdarank_pair_method": ("topk",),
     "multi_strategy": ("one_output_per_tree",),
-    "num_parallel_tree": (1,),
     "colsample_bylevel": (1,),
     "missing": (math.nan,),
     "use_missing": (True,),

@@ -53,6 +53,26 @@ class Params:
     tweedie_variance_power: float = 1.5
     lambdarank_norm: bool = True
     label_gain: tuple[float, ...] = ()  # gain of each relevance label; () = 2^label - 1
+    boosting_type: str = "gbdt"  # "gbdt" | "dart" | "rf"
+    num_parallel_tree: int = 1
+    data_sample_strategy: str = "bagging"  # "bagging" | "goss" | "mvs"
+    top_rate: float = 0.2
+    other_rate: float = 0.1
+    drop_rate: float = 0.1
+    max_drop: int = 50  # 0 and less = no limit
+    skip_drop: float = 0.5
+    uniform_drop: bool = False
+    one_drop: bool = False
+    xgboost_dart_mode: bool = False
+    normalize_type: str = "tree"
+    pos_bagging_fraction: float = 1.0
+    neg_bagging_fraction: float = 1.0
+    bagging_by_query: bool = False
+    bagging_seed: int | None = None  # None = seed, as of the next ones
+    feature_fraction_seed: int | None = None
+    drop_seed: int | None = None
+    objective_seed: int | None = None
+    data_random_seed: int | None = None
     criterion: str = "gradient"  # "gradient" | "entropy" | "variance"
     bootstrap: bool = False
     seed: int = 0  # 0 .. 2**63 - 1
@@ -71,6 +91,11 @@ class Params:
     monotone_constraints: tuple[int, ...] = ()  # 1, -1 or 0 per column; () = none
     interaction_constraints: tuple[tuple[int, ...], ...] = ()  # sets of columns; () = none
 
+    @property
+    def averages(self) -> bool:
+        """Whether the model is the mean of its trees instead of their sum."""
+        return self.ensemble == "forest" or self.boosting_type == "rf"
+
 
 def make_params(values: Mapping[str, Any], n_features: int, **settled: Any) -> Params:
     """Make Params from an estimator's checked parameters; ``settled`` are the fields that depend on the data."""
@@ -83,6 +108,8 @@ def make_params(values: Mapping[str, Any], n_features: int, **settled: Any) -> P
         chosen["num_leaves"] = 0
     if chosen.get("ballot_rows") == "all":
         chosen["ballot_rows"] = 0
+    if chosen.get("boosting_type") == "goss":
+        chosen["boosting_type"], chosen["data_sample_strategy"] = "gbdt", "goss"
     chosen["early_stopping_rounds"] = chosen.get("early_stopping_rounds") or 0
     for name in ("monotone_constraints", "interaction_constraints"):  # may name columns, so only the data settles them
         chosen[name] = settled.get(name, ())

@@ -5,7 +5,7 @@ from __future__ import annotations
 # Whoever sets one of these expects another model, so training without it would be wrong without a word.
 _UNSUPPORTED = (
     # LightGBM: trees, categories, gradients
-    "auc_mu_weights bagging_by_query boost cat_l2 cat_smooth cegb_penalty_feature_coupled "
+    "auc_mu_weights bagging_by_query cat_l2 cat_smooth cegb_penalty_feature_coupled "
     "cegb_penalty_feature_lazy cegb_penalty_split cegb_tradeoff extra_tree feature_contri fc fp feature_contrib "
     "feature_penalty forcedbins_filename forcedsplits_filename fs forced_splits forced_splits_file "
     "forced_splits_filename interaction_constraints_file linear_lambda linear_trees max_bin_by_feature "
@@ -15,6 +15,7 @@ _UNSUPPORTED = (
     # LightGBM: objectives and metrics
     "lambdarank_position_bias_regularization multi_error_top_k reg_sqrt sigmoid "
     # LightGBM: other kinds of boosting
+    "boost boosting boosting_type booster data_sample_strategy sampling_method num_parallel_tree "
     "drop_rate rate_drop max_drop skip_drop uniform_drop xgboost_dart_mode top_rate other_rate "
     # XGBoost
     "aft_loss_distribution feature_selector feature_weights lambdarank_bias_norm lambdarank_unbiased "
@@ -28,7 +29,7 @@ _UNSUPPORTED = (
 
 # LightGBM's main name of a parameter. If a parameter is given under several names, this one counts.
 _LIGHTGBM_NAMES = (
-    "alpha bagging_fraction bagging_freq categorical_feature early_stopping_round feature_fraction "
+    "alpha bagging_fraction bagging_freq boosting categorical_feature early_stopping_round feature_fraction "
     "feature_fraction_bynode interaction_constraints is_unbalance lambda_l1 lambda_l2 lambdarank_norm "
     "lambdarank_truncation_level learning_rate max_bin max_delta_step max_depth metric min_data_in_leaf "
     "min_gain_to_split min_sum_hessian_in_leaf monotone_constraints num_iterations num_leaves "

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from pvtree.parameters.boosting_rules import BOOSTING_RULES
 from pvtree.parameters.constraint_texts import sets_of, signs_of
 from pvtree.parameters.loss_table import LOSSES
 from pvtree.parameters.params import SEPARATE_LEARNERS, TREE_LEARNERS
@@ -114,7 +115,7 @@ def _are_class_weights(value: Any) -> bool:
     return all(_is_factor(factor) and factor > 0 for factor in _signs(value))
 
 
-RULES: dict[str, Rule] = {
+RULES: dict[str, Rule] = BOOSTING_RULES | {
     "n_estimators": integer("The number of boosting iterations, or of trees in a forest.", 1),
     "learning_rate": positive("The factor by which each tree is scaled before it is added to the model."),
     "num_leaves": integer("The maximum number of leaves of a tree.", 2, also="-1 for no limit"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pvtree.kernels.hashing import keep_rows
+from pvtree.kernels.hashing import hash_pair, keep_rows
 from pvtree.kernels.team import Team
 
 SAMPLE_ROWS = 200_000  # enough that a quantile of 1/255 is known to a few per cent
@@ -56,16 +56,18 @@ class RowIds:
             if stop > start:
                 team.for_blocks(kernel, stop - start, shift, first=start)
 
-    def sample(self, about: int | None = None) -> np.ndarray:
+    def sample(self, about: int | None = None, seed: int | None = None) -> np.ndarray:
         """Those rows whose hashed number falls under a limit that ``about`` so many of all rows meet.
 
         Together the workers take the same set however rows are spread; it decides the bins' thresholds.
+        ``seed`` draws another set.
         """
         about = SAMPLE_ROWS if about is None else about
         if self.n_all <= about:
             return np.arange(self.n_rows)
         kept = np.empty(self.n_rows, np.bool_)
         limit = np.uint64(int(about / self.n_all * 2.0**64))
+        key = np.uint64(_SAMPLE_KEY if seed is None else hash_pair(np.uint64(_SAMPLE_KEY), np.int64(seed)))
         with Team(1) as alone:
-            self.for_blocks(alone, lambda *block: keep_rows(*block[:2], np.uint64(_SAMPLE_KEY), limit, block[2], kept))
+            self.for_blocks(alone, lambda *block: keep_rows(*block[:2], key, limit, block[2], kept))
         return np.flatnonzero(kept)

@@ -10,7 +10,6 @@ import numpy as np
 from pvtree.binning.shard import Shard
 from pvtree.comm.worker import Worker
 from pvtree.find_split import make_strategy
-from pvtree.growing.sampling import counted_rows, draws_rows, is_empty, subsample_rows
 from pvtree.growing.tree_maker import GradientTreeMaker
 from pvtree.growing.tree_memory import GrownTree
 from pvtree.model.predictor import first_scores
@@ -18,6 +17,7 @@ from pvtree.model.tree import Tree
 from pvtree.objectives.losses import make_loss
 from pvtree.objectives.quantiles import group_quantiles
 from pvtree.parameters.params import Params
+from pvtree.training.row_draws import RowDraw, draw_rows, may_weigh
 
 
 class BoostingLoop:
@@ -35,6 +35,7 @@ class BoostingLoop:
         self.shard, self.team = shard, worker.team
         self.worker = worker if grows_with is None else grows_with
         self.by_rows = worker.by_rows
+        self.averages, self.n_parallel = params.averages, params.num_parallel_tree
         self.loss = make_loss(params, shard.y, shard.weight, shard.group)
         self.n_outputs = self.loss.n_outputs
         if params.objective in ("rank_xendcg", "cox"):
@@ -43,7 +44,7 @@ class BoostingLoop:
             self.init_score = self._first_score(params)
             start_scores = first_scores(self.init_score, shard.n_rows, shard.init_score)
         self.scores = np.ascontiguousarray(start_scores, np.float64)  # (n_outputs, n_rows)
-        self.constant_hessian = self.loss.constant_hessian and shard.weight is None
+        self.constant_hessian = self.loss.constant_hessian and shard.weight is None and not may_weigh(params)
         hessian = "constant" if self.constant_hessian else "real"
         strategy = make_strategy(params, self.worker.comm)
         self.maker = GradientTreeMaker(shard, hessian, params, self.worker, strategy)
@@ -64,45 +65,80 @@ class BoostingLoop:
         return self.maker.params
 
     def iterations(self, first: int) -> Iterator[list[Tree]]:
-        """Endless stream of lists of n_outputs trees; ``first`` is the number of the first iteration."""
+        """Endless stream of lists of the trees of an iteration; ``first`` is the number of the first iteration."""
         grad = np.empty_like(self.scores)
         hess = np.empty_like(self.scores)
         iteration = first
         while True:
+            self._leave_out(iteration)
             self.loss.iteration = iteration
-            self.loss.gradients(self.scores, grad, hess, self.team)
+            if not self.averages or iteration == first:
+                self.loss.gradients(self.scores, grad, hess, self.team)
             yield self._one(iteration, grad, hess)
             iteration += 1
 
+    def _leave_out(self, iteration: int) -> None:
+        """Take trees out of the scores before an iteration; only DART does."""
+
     def _one(self, iteration: int, grad: np.ndarray, hess: np.ndarray) -> list[Tree]:
-        rows, others = self._sample(iteration)
-        # A worker with all columns walks the rows that were not drawn down the finished tree. A worker that lacks
-        # columns cannot, so they travel with the others while the tree grows.
-        passengers, walkers = (others, others[:0]) if self.worker.lacks_columns else (others[:0], others)
         trees: list[Tree] = []
-        for grown, tree in self._grow(iteration, grad, hess, rows, passengers):
-            self.maker.add_to_scores(grown, tree, walkers, self.scores[len(trees)])
-            trees.append(tree)
+        # Parallel trees are fitted to the same scores; leaves that return quantiles look at these.
+        before = self.scores.copy() if self.n_parallel > 1 and self.loss.renewal_level is not None else self.scores
+        for parallel in range(self.n_parallel):
+            draw = self._draw(iteration, parallel, grad, hess)
+            # A worker with all columns walks the rows that were not drawn down the finished tree. A worker that lacks
+            # columns cannot, so they travel with the others while the tree grows.
+            none = draw.others[:0]
+            passengers, walkers = (draw.others, none) if self.worker.lacks_columns else (none, draw.others)
+            number = iteration * self.n_parallel + parallel
+            for output, (grown, tree) in enumerate(self._grow(number, grad, hess, draw, passengers, before)):
+                self._take(grown, tree, walkers, output)
+                trees.append(tree)
         return trees
 
+    def _take(self, grown: GrownTree, tree: Tree, walkers: np.ndarray, output: int) -> None:
+        """Add a tree to the scores; the trees of a mean are all fitted to the initial score."""
+        if not self.averages:
+            self.maker.add_to_scores(grown, tree, walkers, self.scores[output])
+
+    def _draw(self, iteration: int, parallel: int, grad: np.ndarray, hess: np.ndarray) -> RowDraw:
+        return draw_rows(self.shard, self.params, iteration, parallel, grad, hess, self.worker)
+
     def _grow(
-        self, iteration: int, grad: np.ndarray, hess: np.ndarray, rows: np.ndarray | None, passengers: np.ndarray
+        self,
+        number: int,
+        grad: np.ndarray,
+        hess: np.ndarray,
+        draw: RowDraw,
+        passengers: np.ndarray,
+        scores: np.ndarray,
     ) -> Iterator[tuple[GrownTree, Tree]]:
         """A tree for every output; the leaves of its rows are known until the next tree is made."""
+        if draw.factor is not None:
+            grad, hess = grad * draw.factor, hess * draw.factor
+        shrinkage = 1.0 if self.averages else self.params.learning_rate / self.n_parallel
         for output in range(self.n_outputs):
             grown, tree = self.maker.make(
                 grad[output],
                 hess[output, :0] if self.constant_hessian else hess[output],
-                iteration * self.n_outputs + output,
-                rows,
-                shrinkage=self.params.learning_rate,
+                number * self.n_outputs + output,
+                draw.rows,
+                shrinkage=shrinkage,
                 passengers=passengers,
             )
             if self.loss.renewal_level is not None:
-                tree = self._renewed(grown, tree, self.loss.y - self.scores[output], passengers)
+                tree = self._renewed(grown, tree, self.loss.y - scores[output], draw, passengers, shrinkage)
             yield grown, tree
 
-    def _renewed(self, grown: GrownTree, tree: Tree, residual: np.ndarray, passengers: np.ndarray) -> Tree:
+    def _renewed(
+        self,
+        grown: GrownTree,
+        tree: Tree,
+        residual: np.ndarray,
+        draw: RowDraw,
+        passengers: np.ndarray,
+        shrinkage: float,
+    ) -> Tree:
         """The tree with the quantile of the residuals in each leaf, over the rows of all workers that grew it."""
         assert self.loss.renewal_level is not None  # else a leaf's value is -G / H
         rows, leaf = self.maker.rows_of_leaves(grown)
@@ -110,25 +146,13 @@ class BoostingLoop:
             counts = ~np.isin(rows, passengers)
             rows, leaf = rows[counts], leaf[counts]
         weight = self.loss.quantile_weight
+        if draw.factor is not None:
+            weight = draw.factor if weight is None else weight * draw.factor
         quantile = group_quantiles(
             residual[rows], leaf, tree.n_nodes, self.loss.renewal_level, None if weight is None else weight[rows],
             self.worker.by_rows,
         )  # fmt: skip
         if self.params.max_delta_step > 0.0:
             quantile = np.clip(quantile, -self.params.max_delta_step, self.params.max_delta_step)
-        value = np.where(tree.feature < 0, self.params.learning_rate * quantile, tree.value[:, 0])
+        value = np.where(tree.feature < 0, shrinkage * quantile, tree.value[:, 0])
         return replace(tree, value=value[:, None])
-
-    def _sample(self, iteration: int) -> tuple[np.ndarray | None, np.ndarray]:
-        """The rows that grow this iteration's trees (None for all), and the others, which only get scores."""
-        n_rows = self.shard.n_rows
-        rows = subsample_rows(self.params, iteration, self.shard.ids, self.team)
-        rows = counted_rows(rows, self.shard.counted)
-        # A draw that left no row on any worker is replaced by all rows.
-        if rows is not None and draws_rows(self.params) and is_empty(rows, self.worker.by_rows):
-            rows = counted_rows(None, self.shard.counted)
-        if rows is None:
-            return None, np.empty(0, np.uint32)
-        is_other = np.ones(n_rows, np.bool_)
-        is_other[rows] = False
-        return rows, np.flatnonzero(is_other).astype(np.uint32)

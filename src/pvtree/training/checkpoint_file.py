@@ -44,13 +44,16 @@ class Saved:
     model: Model  # all trees so far, including those of an init_model
     history: list[list[EvalResult]]  # by iteration of this training; empty lists if nothing is evaluated
     fingerprint: Fingerprint
+    # Of DART by iteration: what it set the weights of iterations to. The trees are as they were grown then.
+    weights: list[list[tuple[int, float]]] | None = None
 
     def up_to(self, n_iterations: int) -> Saved:
         """The state after the first ``n_iterations`` iterations of this training."""
         n_before = self.model.n_iterations - len(self.history)
         n_trees = (n_before + n_iterations) * self.model.trees_per_iteration
         model = replace(self.model, trees=self.model.trees[:n_trees])
-        return replace(self, model=model, history=self.history[:n_iterations])
+        weights = None if self.weights is None else self.weights[:n_iterations]
+        return replace(self, model=model, history=self.history[:n_iterations], weights=weights)
 
 
 class Checkpoint:
@@ -67,10 +70,12 @@ class Checkpoint:
     def is_due(self, n_iterations: int) -> bool:
         return n_iterations % self.every == 0
 
-    def save(self, model: Model, history: Sequence[Sequence[EvalResult]], fingerprint: Fingerprint) -> None:
+    def save(
+        self, model: Model, history: Sequence[Sequence[EvalResult]], fingerprint: Fingerprint, weights: Any = None
+    ) -> None:
         """Replace the file atomically: a crash leaves the old one or the new one, never a part of it."""
         try:
-            write_at_once(self.path, dump(model, history, fingerprint), PARTIAL)
+            write_at_once(self.path, dump(model, history, fingerprint, weights), PARTIAL)
         except OSError as error:
             raise ModelFileError(
                 f"Cannot write the checkpoint {self.path!r} ({error.strerror}); the previous one is still valid. Make "
@@ -153,9 +158,10 @@ _TRAINING, _MODEL = b'"training":', b'"model":'
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}  # JSON cannot express these
 
 
-def dump(model: Model, history: Sequence[Sequence[EvalResult]], fingerprint: Fingerprint) -> bytes:
+def dump(model: Model, history: Sequence[Sequence[EvalResult]], fingerprint: Fingerprint, weights: Any = None) -> bytes:
     results = [[[*each[:2], _plain_float(each[2]), bool(each[3])] for each in iteration] for iteration in history]
-    training = json.dumps({"fingerprint": fingerprint, "history": results}, separators=(",", ":"), allow_nan=False)
+    known = {"fingerprint": fingerprint, "history": results} | ({} if weights is None else {"weights": weights})
+    training = json.dumps(known, separators=(",", ":"), allow_nan=False)
     body = b"".join([_TRAINING, training.encode(), b",\n", _MODEL, model.to_json().strip().encode(), b"}\n"])
     head = f'{{"format":"pvtree-checkpoint","version":{VERSION},"n_iterations":{model.n_iterations},'
     return f'{head}"sha256":"{hashlib.sha256(body).hexdigest()}",\n'.encode() + body
@@ -181,7 +187,7 @@ def parse(data: bytes, path: str, owner: str = "") -> Saved:
         model = Model.from_json(lines[2][len(_MODEL) : -1].decode("ascii"))
     except (ValueError, RecursionError):  # a ModelFileError is a ValueError too
         refuse("its contents cannot be read")
-    if not isinstance(training, dict) or training.keys() != {"fingerprint", "history"}:
+    if not isinstance(training, dict) or training.keys() - {"weights"} != {"fingerprint", "history"}:
         refuse("fields are missing or unknown")
     history = _history(training["history"])
     if history is None:
@@ -191,7 +197,10 @@ def parse(data: bytes, path: str, owner: str = "") -> Saved:
     fingerprint = training["fingerprint"]
     if not isinstance(fingerprint, dict) or fingerprint.keys() != PARTS.keys():
         refuse("it does not state what it was trained on")
-    return Saved(model, history, fingerprint)
+    weights = _weights(training["weights"], len(history)) if "weights" in training else None
+    if "weights" in training and weights is None:
+        refuse("its weights are malformed")
+    return Saved(model, history, fingerprint, weights)
 
 
 def _head(data: bytes, refuse: Callable[[str], NoReturn]) -> int:
@@ -217,6 +226,22 @@ def _history(value: Any) -> list[list[EvalResult]] | None:
             return None
         history.append([result for result in results if result is not None])
     return history
+
+
+def _weights(value: Any, n_iterations: int) -> list[list[tuple[int, float]]] | None:
+    """The weights by iteration: each sets those of earlier ones and its own; None if they are malformed."""
+    if not isinstance(value, list) or len(value) != n_iterations:
+        return None
+    for number, changes in enumerate(value):
+        if not isinstance(changes, list) or not all(
+            isinstance(each, list)
+            and [type(part) for part in each] == [int, float]
+            and 0 <= each[0] <= number
+            and 0.0 <= each[1] <= 1.0
+            for each in changes
+        ):
+            return None
+    return [[(each[0], each[1]) for each in changes] for changes in value]
 
 
 def _result(item: Any) -> EvalResult | None:

@@ -44,7 +44,7 @@ class Evaluator:
 
     def __init__(self, options: TrainOptions, comm: Communicator | None = None) -> None:
         self.sets, self.metrics, self.comm = options.eval_sets, options.metrics, comm
-        self.is_mean = options.params.ensemble == "forest"
+        self.is_mean = options.params.averages
 
     @property
     def asked(self) -> list[str]:
@@ -55,19 +55,30 @@ class Evaluator:
     def begin(self, n_outputs: int, init_score: np.ndarray, team: Team, start: Model | None = None) -> None:
         """Set the scores to those of ``start``, or to ``init_score`` without one."""
         self.team = team
-        if start is not None:
-            init_score = start.init_score
-        # Per set (n_outputs, n_rows): sums of the trees' outputs. A forest's mean is taken when it is evaluated.
-        self.scores = [first_scores(init_score, len(each.y), each.init_score) for each in self.sets]
-        if start is not None:
-            self._add(start.trees)
+        self.init_score = init_score if start is None else start.init_score
+        self._restart([] if start is None else start.trees)
 
-    def evaluate(self, trees: Sequence[Tree], n_iterations: int) -> list[EvalResult]:
-        """Add an iteration's trees, the ``n_iterations``-th, and compute every metric, set by set."""
+    def _restart(self, trees: Sequence[Tree]) -> None:
+        """Per set (n_outputs, n_rows): sums of the trees' outputs. A mean is taken when it is evaluated, and the
+        initial score added then."""
+        first = np.zeros_like(self.init_score) if self.is_mean else self.init_score
+        self.scores = [first_scores(first, len(each.y), each.init_score) for each in self.sets]
         self._add(trees)
+
+    def evaluate(
+        self, trees: Sequence[Tree], n_iterations: int, all_trees: Sequence[Tree] | None = None
+    ) -> list[EvalResult]:
+        """Add an iteration's trees, the ``n_iterations``-th, and compute every metric, set by set.
+
+        ``all_trees`` are the trees of the whole model, if the iteration has changed some of them.
+        """
+        if all_trees is None:
+            self._add(trees)
+        else:
+            self._restart(all_trees)
         asked = []
         for each, scores in zip(self.sets, self.scores, strict=True):
-            shown = scores / n_iterations if self.is_mean else scores
+            shown = scores / n_iterations + self.init_score[:, None] if self.is_mean else scores
             asked += [(each.name, metric, (each.y, shown, each.weight, each.group)) for metric in self.metrics]
         answers = evaluate_together([(metric, rows) for _, metric, rows in asked], self.comm)
         return [

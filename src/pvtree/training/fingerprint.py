@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pvtree.growing.sampling import mixed
 from pvtree.parameters.params import PARTITION_LEARNERS, Params
 
 if TYPE_CHECKING:
@@ -26,7 +27,10 @@ _EXACT = {"serial", "data", "attribute", "exact_voting"}  # all make the same tr
 _DEFAULTS = {field.name: field.default for field in fields(Params)}
 _ONLY_IF_SET = {
     "boost_from_average", "base_score", "max_delta_step", "min_data_in_bin", "quantile_alpha", "huber_slope", "fair_c",
-    "poisson_max_delta_step", "tweedie_variance_power", "lambdarank_norm",
+    "poisson_max_delta_step", "tweedie_variance_power", "lambdarank_norm", "boosting_type", "num_parallel_tree",
+    "data_sample_strategy", "top_rate", "other_rate", "drop_rate", "max_drop", "skip_drop", "uniform_drop", "one_drop",
+    "xgboost_dart_mode", "normalize_type", "pos_bagging_fraction", "neg_bagging_fraction", "bagging_by_query",
+    "bagging_seed", "feature_fraction_seed", "drop_seed", "objective_seed", "data_random_seed",
 }  # fmt: skip
 # The message about a part that differs; {} and {} are the saved value and the present one.
 PARTS = {
@@ -125,10 +129,7 @@ def _bits(values: np.ndarray) -> np.ndarray:
 
 def _mixed(words: np.ndarray) -> np.ndarray:
     """splitmix64 of each word; products and sums of arrays wrap around silently."""
-    words = words.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
+    return mixed(words.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15))
 
 
 def _partition(shard: Shard, comm: Communicator, learner: str) -> str:

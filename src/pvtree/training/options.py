@@ -56,7 +56,7 @@ class TrainOptions:
         return Model(
             trees=tuple(trees),
             objective=params.objective if isinstance(params.objective, str) else "custom",
-            ensemble=params.ensemble,
+            ensemble="forest" if params.averages else "gbdt",
             n_features=n_features,
             n_outputs=n_outputs,
             init_score=init_score,

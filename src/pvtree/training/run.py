@@ -41,9 +41,9 @@ class CheckpointKeeper:
     def is_due(self, n_iterations: int) -> bool:
         return self.checkpoint is not None and self.writes and self.checkpoint.is_due(n_iterations)
 
-    def save(self, model: Model, history: Sequence[Sequence[EvalResult]]) -> None:
+    def save(self, model: Model, history: Sequence[Sequence[EvalResult]], weights: Any = None) -> None:
         assert self.checkpoint is not None  # else it is never due
-        self.checkpoint.save(model, history, self.fingerprint)
+        self.checkpoint.save(model, history, self.fingerprint, weights)
 
 
 class TrainingRun:
@@ -57,11 +57,12 @@ class TrainingRun:
         keeper: CheckpointKeeper,
         n_features: int,
         comm: Communicator,
+        start: Model | None = None,
     ) -> None:
+        """``start`` is the model that the training continues."""
         self.options, self.ensemble, self.evaluator, self.keeper = options, ensemble, evaluator, keeper
         self.n_features, self.comm = n_features, comm
         saved = keeper.saved
-        start = options.init_model if saved is None else saved.model
         self.trees: list[Tree] = [] if start is None else list(start.trees)
         self.history: list[list[EvalResult]] = [] if saved is None else saved.history  # by iteration
         self.n_old_trees = len(self.trees)
@@ -74,10 +75,19 @@ class TrainingRun:
 
     def model(self) -> Model:
         """All trees so far."""
+        return self._model_of(self.trees)
+
+    def model_after(self, n_iterations: int) -> Model:
+        """The model as it was after so many iterations, those of an init_model included."""
+        dart, model = self.ensemble.dart, self.model()
+        if dart is None:
+            return replace(model, trees=model.trees[: n_iterations * model.trees_per_iteration])
+        own = dart.trees_after(n_iterations - self.options.first)
+        return self._model_of([*self.trees[: len(self.trees) - len(dart.trees)], *own])
+
+    def _model_of(self, trees: Sequence[Tree]) -> Model:
         made = self.ensemble
-        return self.options.make_model(
-            self.trees, self.n_features, made.n_outputs, made.init_score, made.n_parallel_trees
-        )
+        return self.options.make_model(trees, self.n_features, made.n_outputs, made.init_score, made.n_parallel_trees)
 
     def run(self) -> None:
         """Iterate until there are enough iterations or a callback stops the training."""
@@ -92,17 +102,30 @@ class TrainingRun:
         if changes:
             self.ensemble.maker.params = replace(self.ensemble.maker.params, **changes)
         added = next(self.ensemble.iterations)
-        self.trees.extend(added)
+        dart = self.ensemble.dart
+        if dart is None:
+            self.trees.extend(added)
+        else:
+            self.trees[len(self.trees) - (len(dart.trees) - len(added)) :] = dart.trees
+        is_changed = dart is not None and bool(dart.dropped)
         self.seconds.append(self.comm.now() - began)
         number = self.options.first + len(self.history)
-        results = self.evaluator.evaluate(added, number + 1)
+        results = self.evaluator.evaluate(added, number + 1, self.trees if is_changed else None)
         self.history.append(results)
         verdict = self._agree(GO_ON if self.runner is None else self.runner.see(number, results))
         if self.comm.size > 1:
             self.ledgers.append(self.comm.traffic.snapshot())
         if self.keeper.is_due(len(self.history)):
-            self.keeper.save(self.model(), self.history)
+            self._save()
         return verdict
+
+    def _save(self) -> None:
+        dart = self.ensemble.dart
+        if dart is None:
+            self.keeper.save(self.model(), self.history)
+        else:
+            before = self.trees[: len(self.trees) - len(dart.trees)]
+            self.keeper.save(self._model_of([*before, *dart.grown]), self.history, dart.history)
 
     def _agree(self, own: Verdict) -> Verdict:
         """Worker 0's verdict, on every worker."""

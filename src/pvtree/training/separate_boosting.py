@@ -45,10 +45,9 @@ class SeparateBoosting(BoostingLoop):
         return [tree for tree, _ in added]
 
     def _own_trees(self, iteration: int, grad: np.ndarray, hess: np.ndarray) -> Candidate:
-        rows, others = self._sample(iteration)
-        return [
-            BinnedTree(tree, grown.split_bin) for grown, tree in self._grow(iteration, grad, hess, rows, others[:0])
-        ]
+        draw = self._draw(iteration, 0, grad, hess)
+        grown = self._grow(iteration, grad, hess, draw, draw.others[:0], self.scores)
+        return [BinnedTree(tree, its.split_bin) for its, tree in grown]
 
     def _add(self, trees: Sequence[BinnedTree], scores: np.ndarray) -> None:
         """Add the trees' outputs for all rows of this worker, in the order in which a model adds them."""
@@ -99,7 +98,8 @@ def has_rows(rows: TrainingRows | Shard) -> bool:
 
 
 def count_parallel_trees(rows: TrainingRows | Shard, params: Params, comm: Communicator) -> int:
-    """How many trees an iteration adds to each output: one, or with an output ensemble one per worker with rows."""
+    """How many trees an iteration adds to each output: one or num_parallel_tree, or with an output
+    ensemble one per worker with rows."""
     if params.tree_learner != "yu" or comm.size == 1:
-        return 1
+        return params.num_parallel_tree
     return int(comm.allreduce(np.array([has_rows(rows)], np.int64), "trees")[0])

@@ -20,6 +20,8 @@ from pvtree.model.predictor import first_scores
 from pvtree.parameters.params import Params
 from pvtree.reading.sources import Source, as_source
 from pvtree.reading.training_rows import TrainingRows
+from pvtree.training.checkpoint_file import Saved
+from pvtree.training.dart import Dart
 from pvtree.training.ensemble import make_ensemble
 from pvtree.training.evaluator import Evaluator
 from pvtree.training.options import TrainOptions
@@ -109,10 +111,14 @@ def train_worker(rows: TrainingRows, options: TrainOptions, comm: Communicator) 
         evaluator = Evaluator(options, comm)
         keeper = CheckpointKeeper(options, shard, comm, evaluator.asked, n_parallel_trees)
         start = options.init_model if keeper.saved is None else keeper.saved.model
-        start_scores = None if start is None else _start_scores(start, rows, comm, team)
-        ensemble = make_ensemble(shard, options, worker, n_parallel_trees, start, start_scores)
+        first = 0 if start is None else start.n_iterations
+        fixed = options.init_model if params.boosting_type == "dart" else start  # whose trees do not change
+        start_scores = None if fixed is None else _start_scores(fixed, rows, comm, team)
+        ensemble = make_ensemble(shard, options, worker, n_parallel_trees, fixed, start_scores, first)
+        if ensemble.dart is not None and keeper.saved is not None:
+            start = _resume_dart(ensemble.dart, keeper.saved, fixed, rows, comm, team)
         evaluator.begin(ensemble.n_outputs, ensemble.init_score, team, start)
-        run = TrainingRun(options, ensemble, evaluator, keeper, shard.n_all_features, comm)
+        run = TrainingRun(options, ensemble, evaluator, keeper, shard.n_all_features, comm, start)
         before_trees = comm.traffic.snapshot()
         run.run()
         ensemble.maker.strategy.finish_training()
@@ -149,6 +155,20 @@ def _start_scores(start: Model, rows: TrainingRows, comm: Communicator, team: Te
     return (own if rows.before_spread is None else in_order(own, all_numbers(held, comm), comm)).T
 
 
+def _resume_dart(
+    dart: Dart, saved: Saved, fixed: Model | None, rows: TrainingRows, comm: Communicator, team: Team
+) -> Model:
+    """The saved model with its trees' weights, from which ``dart`` goes on."""
+    n_fixed = 0 if fixed is None else len(fixed.trees)
+    trees = saved.model.trees[n_fixed:]
+    held = rows if rows.before_spread is None else rows.before_spread
+    grown = replace(saved.model, trees=trees)
+    own = np.vstack([grown.predict_leaf(block, n_threads=team.n_threads) for block in as_source(held.X).blocks()])
+    leaves = own if rows.before_spread is None else in_order(own, all_numbers(held, comm), comm)
+    dart.resume(trees, leaves.astype(np.int64), saved.weights or [])
+    return replace(saved.model, trees=(*saved.model.trees[:n_fixed], *dart.trees))
+
+
 def _result(run: TrainingRun, timings: dict[str, float], traffic: TrafficReport) -> TrainResult:
     model, stop, strategy = run.model(), run.stop, run.ensemble.maker.strategy
     evals_result: dict[str, dict[str, list[float]]] = {}
@@ -160,8 +180,7 @@ def _result(run: TrainingRun, timings: dict[str, float], traffic: TrafficReport)
     for result in stop.best_score if stop else last:
         best_score.setdefault(result[0], {})[result[1]] = result[2]
     if stop:
-        n_kept = (stop.best_iteration + 1) * model.trees_per_iteration
-        model = replace(model, trees=model.trees[:n_kept])
+        model = run.model_after(stop.best_iteration + 1)
     return TrainResult(
         model=model,
         evals_result=evals_result,

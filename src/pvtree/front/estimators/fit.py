@@ -25,6 +25,7 @@ from pvtree.front.estimators.eval_arguments import (
     read_metrics,
 )
 from pvtree.front.estimators.fit_options import FitOptions, shown, with_verbose_callback
+from pvtree.front.estimators.kind_checks import check_fractions
 from pvtree.front.estimators.unknown_arguments import refuse_unknown
 from pvtree.growing.constraints import read_interactions, read_monotone
 from pvtree.parameters.loss_table import LOSSES, check_labels, losses_of
@@ -131,7 +132,8 @@ class Fitting(Estimator):
         return self
 
     def _check_scores(self, *sets: GivenRows) -> None:
-        if self._ensemble == "forest" and any(given.init_score is not None for given in sets):
+        averages = self._ensemble == "forest" or getattr(self, "boosting_type", None) == "rf"
+        if averages and any(given.init_score is not None for given in sets):
             raise InvalidParameterError("A forest's trees do not add up, so none starts from init_score; leave it out.")
 
     def _check_same_everywhere(self, options: FitOptions, comm: Communicator) -> None:
@@ -166,7 +168,7 @@ class Fitting(Estimator):
         params = self._params(values, columns, target.n_classes)
         if start is not None:
             objective = "custom" if callable(params.objective) else params.objective
-            _check_continues(start, self._ensemble, objective, target.n_classes)
+            _check_continues(start, "forest" if params.averages else "gbdt", objective, target.n_classes)
         eval_sets = read_eval_sets(sets, columns, target, comm, options.evaluation.eval_class_weight)
         all_or_none(lambda: self._check_loss(params, [rows.y, *(each.y for each in eval_sets)]), comm)
         metrics = self._metrics(options, params, eval_sets, target.n_classes)
@@ -193,6 +195,7 @@ class Fitting(Estimator):
 
     def _check_loss(self, params: Params, labels: list[np.ndarray]) -> None:
         """Raise unless the labels of all sets suit the loss, and the loss suits the constraints."""
+        check_fractions(params)
         if not isinstance(params.objective, str) or params.objective not in LOSSES:
             return
         for number, y in enumerate(labels):

@@ -11,6 +11,7 @@ from pvtree.errors import InvalidDataError, public
 from pvtree.front.estimators.argument_docs import PREDICT, documented
 from pvtree.front.estimators.base import lazy_on_dask, store
 from pvtree.front.estimators.fit import Fitting
+from pvtree.front.estimators.kind_checks import check_kinds, idle_kinds
 from pvtree.front.estimators.other_names import takes_other_names
 from pvtree.front.estimators.tasks import Classifier, Regressor
 from pvtree.parameters.aliases import objective_named
@@ -49,6 +50,8 @@ class GBDTModel(Fitting):
         min_split_gain: float = 0.0,
         subsample: float = 1.0,
         subsample_freq: int = 0,
+        pos_bagging_fraction: float = 1.0,
+        neg_bagging_fraction: float = 1.0,
         colsample_bytree: float = 1.0,
         colsample_bynode: float = 1.0,
         max_bin: int = 255,
@@ -65,6 +68,18 @@ class GBDTModel(Fitting):
         class_weight: Any = None,
         scale_pos_weight: float = 1.0,
         is_unbalance: bool = False,
+        boosting_type: str = "gbdt",
+        num_parallel_tree: int = 1,
+        data_sample_strategy: str = "bagging",
+        top_rate: float = 0.2,
+        other_rate: float = 0.1,
+        drop_rate: float = 0.1,
+        max_drop: int = 50,
+        skip_drop: float = 0.5,
+        uniform_drop: bool = False,
+        one_drop: bool = False,
+        xgboost_dart_mode: bool = False,
+        normalize_type: str = "tree",
         eval_metric: Any = None,
         categorical_feature: Any = "auto",
         monotone_constraints: Any = None,
@@ -72,6 +87,10 @@ class GBDTModel(Fitting):
         early_stopping_rounds: int | None = None,
         importance_type: str = "split",
         random_state: Any = None,
+        bagging_seed: int | None = None,
+        feature_fraction_seed: int | None = None,
+        drop_seed: int | None = None,
+        data_random_seed: int | None = None,
         n_jobs: int | None = None,
         verbosity: int = 1,
         tree_learner: str = "auto",
@@ -84,12 +103,14 @@ class GBDTModel(Fitting):
     ) -> None:
         store(self, locals())
 
+    def _checked_parameters(self) -> dict[str, Any]:
+        values = super()._checked_parameters()
+        check_kinds(values)
+        return values
+
     def _idle_parameters(self, values: dict[str, Any]) -> list[str]:
         sentences = super()._idle_parameters(values)
-        if values["subsample"] < 1 and values["subsample_freq"] == 0:
-            sentences.append(
-                "subsample does nothing while subsample_freq is 0; set subsample_freq=1 to draw in every iteration."
-            )
+        sentences += idle_kinds(values)
         unused = {"class_weight": None, "scale_pos_weight": 1, "is_unbalance": False} if self._has_values else {}
         for name, default in unused.items():
             if values.get(name, default) != default:

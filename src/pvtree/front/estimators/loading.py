@@ -61,6 +61,6 @@ def _kind_of(model: Model) -> Any:
     target = "class" if model.objective == "classification" or model.classes is not None else "value"
     if model.objective in LOSSES:
         target = LOSSES[model.objective].target
-    if model.ensemble == "forest":
+    if model.ensemble == "forest" and model.objective in ("classification", "regression"):
         return RandomForestClassifier if target == "class" else RandomForestRegressor
     return {"class": GBDTClassifier, "relevance": GBDTRanker, "value": GBDTRegressor}[target]

@@ -39,6 +39,10 @@ def one_more(
 
     known = "custom" if start is None else start.objective
     parsed = _parsed(params, fobj, family)
+    if getattr(parsed.estimator, "boosting_type", "") == "dart":
+        raise InvalidParameterError(
+            "Booster.update does not support boosting_type='dart', which changes trees of earlier calls; use train."
+        )
     if start is not None and fobj is not None and known != "custom":
         start = replace(start, objective="custom")  # the gradients are the caller's, the meaning of scores stays
     estimator = run(parsed, train_set, None, None, None, init_model=start)

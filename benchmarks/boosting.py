@@ -1,0 +1,77 @@
+"""Kinds of boosting against LightGBM's and XGBoost's: the test error on ten draws of data, with the same parameters.
+
+Usage: python benchmarks/boosting.py [--draws 10] [--first 0] [--rows 2000]
+It prints the table of docs/boosting.md: the mean of both errors and of their difference, with its standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from typing import Any
+
+import numpy as np
+
+from losses import normal, rows
+from pvtree import GBDTRegressor
+from pvtree.as_xgboost import XGBRegressor, XGBRFRegressor
+
+COMMON = {"n_estimators": 60, "num_leaves": 15, "min_child_samples": 20, "max_bin": 63, "n_jobs": 1}
+DRAWN = {"subsample": 0.5, "subsample_freq": 1}
+OF_XGBOOST = {"n_estimators": 60, "max_depth": 4, "max_bin": 63, "learning_rate": 0.1, "n_jobs": 1}
+# name, peer, parameters by LightGBM's or XGBoost's names
+CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("dart", "LightGBM", {"boosting_type": "dart", "learning_rate": 0.3}),
+    ("dart, `xgboost_dart_mode`", "LightGBM", {"boosting_type": "dart", "xgboost_dart_mode": True}),
+    ("rf", "LightGBM", {"boosting_type": "rf", **DRAWN}),
+    ("goss", "LightGBM", {"data_sample_strategy": "goss"}),
+    ("dart, `one_drop`", "XGBoost", {"booster": "dart", "rate_drop": 0.1, "one_drop": True}),
+    ("dart, `forest`", "XGBoost", {"booster": "dart", "rate_drop": 0.1, "normalize_type": "forest"}),
+    ("parallel trees", "XGBoost", {"num_parallel_tree": 4, "subsample": 0.5, "colsample_bynode": 0.5}),
+    ("XGBRFRegressor", "XGBoost", {"max_depth": 6, "learning_rate": 1.0}),
+)
+
+
+def pair(name: str, peer: str, params: dict[str, Any], seed: int) -> tuple[Any, Any]:
+    """Our estimator and the peer's."""
+    if peer == "LightGBM":
+        import lightgbm
+
+        given = COMMON | params | {"random_state": seed}
+        return GBDTRegressor(**given), lightgbm.LGBMRegressor(verbosity=-1, **given)
+    import xgboost
+
+    given = OF_XGBOOST | params | {"random_state": seed}
+    if name == "XGBRFRegressor":
+        return XGBRFRegressor(**given), xgboost.XGBRFRegressor(**given)
+    return XGBRegressor(**given), xgboost.XGBRegressor(**given)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--draws", type=int, default=10)
+    parser.add_argument("--first", type=int, default=0, help="the number of the first draw")
+    parser.add_argument("--rows", type=int, default=2000)
+    asked = parser.parse_args()
+    print("| kind | peer | pvtree's MSE | peer's | difference | standard errors |")
+    print("|---|---|---|---|---|---|")
+    for name, peer, params in CASES:
+        found = []
+        for draw in range(asked.first, asked.first + asked.draws):
+            rng = np.random.default_rng(draw)
+            (X, mean), (X_test, mean_test) = rows(asked.rows, rng), rows(4 * asked.rows, rng)
+            y, y_test = normal(mean, rng), normal(mean_test, rng)
+            found.append([np.mean((m.fit(X, y).predict(X_test) - y_test) ** 2) for m in pair(name, peer, params, draw)])
+        pairs = np.array(found)
+        difference = pairs[:, 0] - pairs[:, 1]
+        error = difference.std(ddof=1) / math.sqrt(len(pairs))
+        ours, theirs = pairs.mean(axis=0)
+        print(
+            f"| {name} | {peer} | {ours:.4f} | {theirs:.4f} | {difference.mean():+.4f} ± {error:.4f} | "
+            f"{difference.mean() / max(error, 1e-12):+.1f} |",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""Kinds of boosting and ways to draw rows that do not go together, refused before any data is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pvtree.errors import InvalidParameterError
+from pvtree.parameters.params import SEPARATE_LEARNERS, Params
+
+
+def check_kinds(values: Mapping[str, Any]) -> None:
+    """Raise unless the parameters of a boosting estimator describe one way to boost."""
+    kind, strategy = values["boosting_type"], values["data_sample_strategy"]
+    strategy = "goss" if kind == "goss" else strategy
+    if values["tree_learner"] in SEPARATE_LEARNERS and (kind in ("dart", "rf") or values["num_parallel_tree"] > 1):
+        raise InvalidParameterError(
+            f"tree_learner={values['tree_learner']!r} does not support boosting_type='dart', 'rf' or "
+            "num_parallel_tree; leave these out, or use another tree_learner."
+        )
+    draws = values["subsample_freq"] > 0 and min(_fractions(values)) < 1
+    if kind == "rf":
+        if values["num_parallel_tree"] > 1:
+            raise InvalidParameterError(
+                "boosting_type='rf' averages all trees, so num_parallel_tree has no meaning; set n_estimators instead."
+            )
+        of_columns = min(values["colsample_bytree"], values["colsample_bynode"]) < 1
+        if not (draws or of_columns or strategy == "goss" or (strategy == "mvs" and values["subsample"] < 1)):
+            raise InvalidParameterError(
+                "boosting_type='rf' without chance grows the same tree again and again; set subsample below 1 and "
+                "subsample_freq=1, or colsample_bytree or colsample_bynode below 1."
+            )
+    if strategy == "goss":
+        if draws:
+            raise InvalidParameterError("data_sample_strategy='goss' draws rows itself; leave subsample out.")
+        if values["top_rate"] + values["other_rate"] > 1:
+            raise InvalidParameterError(
+                f"top_rate and other_rate must sum to 1 at most, got {values['top_rate']} and {values['other_rate']}."
+            )
+
+
+def check_fractions(params: Params) -> None:
+    """Raise if fractions by class are asked for without two classes."""
+    if params.n_classes != 2 and min(params.pos_bagging_fraction, params.neg_bagging_fraction) < 1.0:
+        raise InvalidParameterError(
+            "pos_bagging_fraction and neg_bagging_fraction need two classes; use subsample instead."
+        )
+
+
+def idle_kinds(values: Mapping[str, Any]) -> list[str]:
+    """A sentence for each parameter that does nothing together with the others."""
+    sentences = []
+    if values["subsample_freq"] == 0 and values["data_sample_strategy"] != "mvs":
+        names = ("subsample", "pos_bagging_fraction", "neg_bagging_fraction")
+        sentences = [
+            f"{name} does nothing while subsample_freq is 0; set subsample_freq=1 to draw in every iteration."
+            for name in names
+            if values.get(name, 1) < 1
+        ]
+    if values["normalize_type"] != "tree" and not values["xgboost_dart_mode"]:
+        sentences.append("normalize_type does nothing without xgboost_dart_mode=True; set both.")
+    return sentences
+
+
+def _fractions(values: Mapping[str, Any]) -> list[float]:
+    return [values.get(name, 1) for name in ("subsample", "pos_bagging_fraction", "neg_bagging_fraction")]
