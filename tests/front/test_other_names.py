@@ -104,8 +104,8 @@ def test_names_that_mean_nothing_are_told_and_kept():
     assert clone(made).get_params()["my_own_mark"] == 7
     with pytest.warns(UserWarning, match="^my_own_mark is not a parameter of GBDTClassifier and has no effect"):
         made.fit(X, Y)
-    with pytest.warns(UserWarning, match="bagging_seed is not a parameter of train and has no effect"):
-        pvtree.train({"bagging_seed": 3, "verbosity": -1}, pvtree.Dataset(X, Y), 1)
+    with pytest.warns(UserWarning, match="my_own_mark is not a parameter of train and has no effect"):
+        pvtree.train({"my_own_mark": 3, "verbosity": -1}, pvtree.Dataset(X, Y), 1)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_names_that_mean_nothing_are_told_and_kept():
         ({"num_leafs": 3}, "did you mean num_leaves"),
         ({"bagging_fractoin": 0.5}, "did you mean bagging_fraction"),
         ({"monotone_penalty": 1.0}, "is not supported"),
-        ({"boosting": "plain"}, "is not supported"),
+        ({"device_type": "cuda"}, "is not supported"),
     ],
 )
 def test_a_misspelt_name_and_an_unsupported_one_are_errors(given, answer):

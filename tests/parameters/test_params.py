@@ -169,13 +169,13 @@ def test_what_only_resembles_a_parameter_is_refused():
 
 
 def test_what_is_done_anyway_may_be_asked_for():
-    made = pvtree.GBDTClassifier(boosting_type="gbdt", tree_method="hist", missing=np.nan, class_weight=None)
+    made = pvtree.GBDTClassifier(device="cpu", tree_method="hist", missing=np.nan, class_weight=None)
     assert made._parameters() == pvtree.GBDTClassifier()._parameters()
     with pytest.raises(
         InvalidParameterError,
-        match=r"^boosting_type='dart' is not supported by GBDTClassifier; leave it out, or give 'gbdt' or 'gbrt'\.$",
+        match=r"^tree_method='exact' is not supported by GBDTClassifier; leave it out, or give 'hist' or 'auto'\.$",
     ):
-        pvtree.GBDTClassifier(boosting_type="dart")
+        pvtree.GBDTClassifier(tree_method="exact")
 
 
 @pytest.mark.parametrize(

@@ -198,7 +198,7 @@ def test_fractions_by_class_and_queries():
     with Team(1) as team:
 
         def drawn(**more):
-            return subsample_rows(Params(subsample_freq=1, **more), 0, 0, ids, y, group, team)
+            return subsample_rows(Params(subsample_freq=1, **more), 0, ids, team, 0, y, group)
 
         by_class = drawn(pos_bagging_fraction=0.8, neg_bagging_fraction=0.3)
         np.testing.assert_allclose(np.bincount(y[by_class].astype(int)) / 2000, [0.3, 0.8], atol=0.04)

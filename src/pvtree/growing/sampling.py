@@ -40,11 +40,11 @@ def node_key(params: Params, tree: int) -> int:
 def subsample_rows(
     params: Params,
     iteration: int,
-    parallel: int,
     ids: RowIds,
-    y: np.ndarray,
-    group: np.ndarray | None,
     team: Team,
+    parallel: int = 0,
+    y: np.ndarray | None = None,
+    group: np.ndarray | None = None,
 ) -> np.ndarray | None:
     """Ids of the rows that the ``parallel``-th tree of an iteration grows on, drawn anew every subsample_freq
     iterations; None for all."""
@@ -60,6 +60,7 @@ def subsample_rows(
     kept = {fraction: _kept(params, number, ids, fraction, team) for fraction in fractions}
     if len(kept) == 1:
         return np.flatnonzero(kept[fractions.pop()]).astype(np.uint32)
+    assert y is not None  # fractions by class need classes
     of_both = np.where(y > 0.0, kept[params.pos_bagging_fraction], kept[params.neg_bagging_fraction])
     return np.flatnonzero(of_both).astype(np.uint32)
 

@@ -47,7 +47,7 @@ class Dart(BoostingLoop):
         self._add_up(())
 
     def trees_after(self, n_iterations: int) -> list[Tree]:
-        """The trees as they were after so many iterations."""
+        """The trees as they were after this many iterations."""
         weight = weights_after(self.history[:n_iterations])
         return [_scaled(tree, weight[i // self.per_iteration]) for i, tree in self._numbered(n_iterations)]
 

@@ -40,7 +40,7 @@ def draw_rows(
         factor = _factors(shard, params, iteration, number, grad, hess, worker.by_rows)
         rows = None if factor is None else np.flatnonzero(factor).astype(np.uint32)
     else:
-        rows = subsample_rows(params, iteration, parallel, shard.ids, shard.y, shard.group, worker.team)
+        rows = subsample_rows(params, iteration, shard.ids, worker.team, parallel, shard.y, shard.group)
     is_drawn = rows is not None
     rows = counted_rows(rows, shard.counted)
     # A draw that left no row on any worker is replaced by all rows.

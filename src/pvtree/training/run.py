@@ -78,7 +78,7 @@ class TrainingRun:
         return self._model_of(self.trees)
 
     def model_after(self, n_iterations: int) -> Model:
-        """The model as it was after so many iterations, those of an init_model included."""
+        """The model as it was after this many iterations, those of an init_model included."""
         dart, model = self.ensemble.dart, self.model()
         if dart is None:
             return replace(model, trees=model.trees[: n_iterations * model.trees_per_iteration])
