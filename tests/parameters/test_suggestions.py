@@ -33,7 +33,7 @@ def test_slips_are_counted(word, meant, n):
         ("max_dpeth", "max_depth"),
         ("warm_start", None),
         ("num_class", None),
-        ("mtx_drip", None),
+        ("least_falls", None),
         ("x", None),
     ],
 )
