@@ -20,6 +20,8 @@ LONG_FUNCTIONS = {
     "src/pvtree/front/functional/cross_validation.py: cv": "half of it documents LightGBM's 15 arguments",
     "src/pvtree/as_xgboost/training.py: train": "half of it documents XGBoost's 12 arguments",
     "src/pvtree/front/functional/training.py: train": "most of it lists and documents LightGBM's arguments",
+    "src/pvtree/front/estimators/gbdt.py: __init__": "a parameter a line",
+    "src/pvtree/front/estimators/ranker.py: __init__": "a parameter a line",
     "src/pvtree/front/estimators/ranker.py: fit": "all of it lists and documents arguments, but for one call",
     "src/pvtree/as_xgboost/training.py: cv": "half of it lists and documents XGBoost's arguments",
     "src/pvtree/front/plotting/model_plots.py: plot_importance": "half of it documents LightGBM's arguments",
