@@ -16,7 +16,7 @@ QUICK := parameters/test_params.py project/test_lengths.py project/test_package.
 BENCH := --output docs/benchmarks.md --summary README.md
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick lint types unit coverage fuzz chaos format bench paper docs interop clean
+.PHONY: help demo test quick lint types unit coverage fuzz chaos format bench paper docs interop wheel clean
 
 help:  ## Show these lines
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,9 @@ chaos: $(VENV)/.test-installed  ## Kill, stop and starve trainings on MPI and Da
 docs: $(VENV)/.test-installed  ## Build the documentation into build/docs; a warning is an error
 	@$(BIN)/sphinx-build -q -W --keep-going -j 2 -d build/doctrees docs build/docs
 	@echo "build/docs/index.html"
+
+wheel: $(VENV)/.demo-installed  ## Build a wheel with compiled kernels for this Python into dist (minutes)
+	@$(BIN)/python packaging/wheel.py
 
 clean:  ## Remove everything that make made
 	rm -rf $(VENV) $(VENV)-interop .numba_cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info

@@ -25,6 +25,7 @@ from pvtree.kernels.growing.records import (
     totals_of,
     usual_bin_of,
 )
+from pvtree.kernels.growing.route import count_up_to
 from pvtree.kernels.jit import njit
 from pvtree.kernels.lazy import lazy
 
@@ -42,13 +43,7 @@ def place_of(feature, tree):
     """The (block, lane) that holds a feature's bins, or its bundle's codes."""
     block_start = block_start_of(tree)
     bundle = bundles_of(tree)[feature]
-    block, after = ZERO, np.int64(len(block_start))  # block_start[block] <= bundle < block_start[after]
-    while after - block > 1:
-        middle = (block + after) // 2
-        if block_start[middle] <= bundle:
-            block = middle
-        else:
-            after = middle
+    block = count_up_to(bundle, block_start) - 1
     return block, bundle - block_start[block]
 
 

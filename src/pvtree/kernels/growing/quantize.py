@@ -26,7 +26,10 @@ def largest_magnitude(values, row_ids):
             lanes[lane] = max(lanes[lane], abs(values[i + lane]))
     for i in range(n_full, len(values)):
         lanes[0] = max(lanes[0], abs(values[i]))
-    return lanes.max()
+    most = lanes[0]
+    for lane in range(1, 8):
+        most = max(most, lanes[lane])
+    return most
 
 
 @njit

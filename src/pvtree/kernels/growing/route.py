@@ -17,6 +17,19 @@ _NEAR = 4  # rows that lie closer together than this, on average, are near each 
 
 
 @njit
+def count_up_to(value, rising):
+    """How many of the rising numbers are not above ``value``: np.searchsorted, which takes longer to compile."""
+    low, high = ZERO, np.int64(len(rising))
+    while low < high:
+        middle = (low + high) // 2
+        if rising[middle] <= value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit
 def in_set(left_set, bin_idx):
     return (left_set[bin_idx >> 6] >> np.uint64(bin_idx & 63)) & np.uint64(1)
 
@@ -119,7 +132,7 @@ def scatter_chunk(chunk, tree):
 @njit
 def add_leaf_values(start, stop, rows, run_stop, run_buffer, value, scores):
     """scores[row] += value of its leaf, for the places start:stop; runs and values in the order of places."""
-    run = np.searchsorted(run_stop, start, side="right")
+    run = count_up_to(start, run_stop)
     i = start
     while i < stop:
         end = min(run_stop[run], stop)
