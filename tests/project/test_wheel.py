@@ -18,13 +18,14 @@ print(model.score(X, X[:, 0] > 0) > 0.9)
 """
 
 
+@pytest.mark.timeout(600)  # compiles, beside other tests that do
 @pytest.mark.skipif(
     not stamp.of_baselines(), reason="this processor has no AVX2, or numba is told to compile for another"
 )
 def test_a_wheel_with_kernels_trains_without_compiling(tmp_path):
     root = Path(__file__).parents[2]
     build = ["packaging/wheel.py", "--target", str(tmp_path), "--baselines", "x86-64-v3", "--trainings", "boosting"]
-    subprocess.run([sys.executable, *build], cwd=root, check=True, capture_output=True, timeout=280)
+    subprocess.run([sys.executable, *build], cwd=root, check=True, capture_output=True, timeout=580)
     [wheel] = tmp_path.glob("pvtree-*.whl")
     site, cache = tmp_path / "site", tmp_path / "cache"
     pip = [sys.executable, "-m", "pip", "-qq", "--disable-pip-version-check", "install", "--no-deps", "--no-index"]
