@@ -7,7 +7,7 @@ from case import UNTOUCHED
 from children import run_cases
 from kinds import FUZZED, HOSTILE
 
-N_SEEDS = 25  # of each kind: about a minute on two cores
+N_SEEDS = 15  # of each kind: about a minute on two cores
 N_CHILDREN = 2
 
 # The children may have to compile the kernels first.

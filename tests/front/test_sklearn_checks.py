@@ -6,11 +6,11 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import pvtree
 
 ESTIMATORS = [
-    pvtree.GBDTClassifier(),
-    pvtree.GBDTRegressor(),
-    pvtree.GBDTRanker(),
-    pvtree.RandomForestClassifier(n_estimators=20),
-    pvtree.RandomForestRegressor(n_estimators=20),
+    pvtree.GBDTClassifier(n_estimators=30),
+    pvtree.GBDTRegressor(n_estimators=30),
+    pvtree.GBDTRanker(n_estimators=30),
+    pvtree.RandomForestClassifier(n_estimators=10),
+    pvtree.RandomForestRegressor(n_estimators=10),
     pvtree.DecisionTreeClassifier(),
     pvtree.DecisionTreeRegressor(),
 ]

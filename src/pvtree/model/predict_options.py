@@ -51,7 +51,8 @@ class PredictOptions:
             right = aliases.get(name, name)
             if right not in _RULES and name not in _IDLE:
                 near = closest(name, [*_RULES, *own])
-                remedy = f"did you mean {near}?" if near else f"its arguments are {', '.join([*own, *_RULES])}."
+                known = ", ".join(dict.fromkeys([*own, *_RULES]))
+                remedy = f"did you mean {near}?" if near else f"its arguments are {known}."
                 raise InvalidParameterError(f"{name} is no argument of {owner}.predict; {remedy}")
             if right in _RULES and value is not None:
                 _RULES[right].check(name, value)
