@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,7 @@ from odd_tables import ODD, made, odd_array, odd_arrow, odd_frame, odd_sparse
 import pvtree
 from pvtree.errors import PvtreeError
 from pvtree.parameters.loss_table import LOSSES
+from pvtree.parameters.rules import RULES
 
 CLASSIFIERS = ["GBDTClassifier", "RandomForestClassifier", "DecisionTreeClassifier"]
 REGRESSORS = ["GBDTRegressor", "RandomForestRegressor", "DecisionTreeRegressor"]
@@ -137,12 +139,6 @@ def odd_evaluation(case: Case, X: Any, y: Any) -> dict[str, Any]:
 
 # Parameters
 
-NUMERIC = ["learning_rate", "num_leaves", "max_depth", "min_child_samples", "min_child_weight", "reg_alpha",
-           "reg_lambda", "min_split_gain", "subsample", "subsample_freq", "colsample_bytree", "colsample_bynode",
-           "max_bin", "top_k", "election_size", "quantized_bins", "audit", "random_state", "max_features",
-           "lambdarank_truncation_level", "early_stopping_rounds", "ballot_rows", "base_score", "fair_c", "huber_slope",
-           "max_delta_step", "min_data_in_bin", "poisson_max_delta_step", "quantile_alpha", "scale_pos_weight",
-           "tweedie_variance_power"]  # fmt: skip
 LIMITS: list[Any] = [0, 1, 2, 3, 255, 256, 0.5, 1.0, 1e-9, 1e9, -1e-9, np.nextafter(1, 2), np.int8(3), np.float32(0.5)]
 LISTED: dict[str, list[Any]] = {
     "objective": [*LOSSES, "l2", "softmax", "reg:gamma", "", lambda y, p: (p, p)],
@@ -161,6 +157,7 @@ LISTED: dict[str, list[Any]] = {
     "n_workers": [0, 1, 2, 3, 7, 16, 1025, 2.0],
     "n_jobs": [0, 1, 2, -1, -2, -100, 1.0],
     "n_estimators": [0, 1, 2, 5, 1.5],
+    "num_parallel_tree": [0, 1, 2, 3, 10**9, 2.0],
     "top_k": ["auto", "all", 1, 2, 100],
     "monotone_constraints": [
         [1, -1, 0, 0, 0],
@@ -202,15 +199,18 @@ LISTED: dict[str, list[Any]] = {
 }
 
 
+LONG = ("n_estimators", "num_parallel_tree", "n_jobs", "n_workers")
+
+
 def odd_parameters(case: Case, known: list[str], few: dict[str, Any]) -> dict[str, Any]:
     """Some parameters at and beyond their limits, and of wrong types."""
     chosen = dict(few)
     for _ in range(int(case.rng.integers(1, 5))):
-        name = case.choose(sorted({*NUMERIC, *LISTED} & {*known}))
-        values = LISTED.get(name, LIMITS)
+        name = case.choose(sorted(known))
+        values = LISTED.get(name) or [*re.findall(r"'(\w+)'", RULES[name].allowed), True, False, *LIMITS]
         if case.rng.random() < 0.3:
             # A training of that many iterations or threads takes long, and rightly so.
-            values = ODD[:3] if name in ("n_estimators", "n_jobs", "n_workers") else [*ODD, *WHOLE, *REAL, *TEXTS]
+            values = ODD[:3] if name in LONG else [*ODD, *WHOLE, *REAL, *TEXTS]
         chosen[name] = copy.deepcopy(case.choose(values))  # generators have a state
     return chosen
 
