@@ -124,7 +124,7 @@ def test_a_forest_of_many_outputs_takes_no_square_of_them():
     np.testing.assert_array_equal(again.predict_raw(again.encode([[2.0]]))[0], expected)
 
 
-@pytest.mark.parametrize("objective", ["binary", "regression", "lambdarank"])
+@pytest.mark.parametrize("objective", ["binary", "lambdarank"])
 def test_an_objective_of_one_output_has_one(objective):
     text = lightgbm_text(LEAF.format(1), LEAF.format(2), n_outputs=2, objective=objective)
     assert "has one output, not 2" in read_within_its_size(text)

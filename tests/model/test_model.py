@@ -199,7 +199,7 @@ MISSING = object()
         ("n_features", 6.0, "wrong type"),
         ("n_features", True, "wrong type"),
         ("n_outputs", 10**30, "out of range"),
-        ("n_outputs", 2, "regression has one output, not 2"),
+        ("n_outputs", 2, "init_score"),
         ("n_parallel_trees", 2, "multiple"),
         ("init_score", [0.5, 0.5], "init_score"),
         ("init_score", [1], "init_score"),

@@ -54,6 +54,8 @@ class DMatrix(Dataset):
         No effect: categories are always supported.
     nthread : int or None, default=None
         No effect.
+    label_lower_bound, label_upper_bound : array-like or None, default=None
+        The bounds of the times of survival:aft, in place of the label; numpy.inf is an upper bound too.
     """
 
     def __init__(
@@ -71,7 +73,11 @@ class DMatrix(Dataset):
         qid: Any = None,
         enable_categorical: bool = False,
         nthread: int | None = None,
+        label_lower_bound: Any = None,
+        label_upper_bound: Any = None,
     ) -> None:
+        if label_lower_bound is not None and label_upper_bound is not None:
+            label = np.column_stack([np.asarray(label_lower_bound), np.asarray(label_upper_bound)])
         if isinstance(data, DataIter):
             gathered = _batches(data)
             data = gathered.pop("data")

@@ -76,6 +76,15 @@ def _family(dtype: np.dtype) -> str:
     return {"U": "text", "O": "objects", "b": "booleans"}.get(dtype.kind, "numbers")
 
 
+def agree_width(y: np.ndarray, comm: Communicator, name: str = "y") -> int:
+    """The number of columns of all workers' labels."""
+    facts = share([len(y), 1 if y.ndim == 1 else y.shape[1]], comm)
+    widths = {width for n_rows, width in facts if n_rows > 0}
+    if len(widths) > 1:
+        raise InvalidDataError(f"{name} has different numbers of columns on the workers; pass the same on all of them.")
+    return widths.pop() if widths else 1
+
+
 def agree_scores(score: np.ndarray | None, n_rows: int, comm: Communicator, name: str) -> np.ndarray | None:
     """Return this worker's initial scores, (n_rows, n_outputs), or None if no worker has any."""
     facts = share([0 if score is None else score.shape[1], n_rows], comm)

@@ -16,6 +16,7 @@ import numpy as np
 from pvtree.model.model import Model
 from pvtree.model.text_format import write_bytes
 from pvtree.model.tree import Tree
+from pvtree.parameters.loss_table import losses_of
 from pvtree.reading.tables import lightgbm_name
 
 # Bits of decision_type.
@@ -50,6 +51,8 @@ def dump(model: Model, average_output: bool = True) -> str:
     bins = _category_bins(model)
     trees = [f"Tree={number}\n{_tree_text(tree, value, bins)}\n\n" for number, (tree, value) in enumerate(plain)]
     objective = OBJECTIVES.get(model.objective, "custom" if model.n_outputs == 1 else "custom num_class:{n_outputs}")
+    if model.n_outputs > 1 and model.objective in losses_of("value"):
+        objective = "custom num_class:{n_outputs}"  # LightGBM knows one target only
     names = lightgbm_names(model)
     lines = [
         "tree",

@@ -13,7 +13,7 @@ from pvtree.model.model import Model
 from pvtree.model.text_format import write_bytes
 from pvtree.model.tree import Tree
 from pvtree.model.ubjson import encode
-from pvtree.parameters.loss_table import LOSSES
+from pvtree.parameters.loss_table import LOSSES, losses_of
 
 VERSION = (2, 1, 0)  # the oldest that reads it
 _ROOT = 2**31 - 1  # the parent of the root
@@ -28,6 +28,7 @@ OBJECTIVES = {
     "gamma": "reg:gamma",
     "tweedie": "reg:tweedie",
     "cox": "survival:cox",
+    "aft": "survival:aft",
     "cross_entropy": "reg:logistic",
     "binary": "binary:logistic",
     "hinge": "binary:hinge",
@@ -59,6 +60,10 @@ def _document(model: Model) -> dict[str, Any]:
     if model.objective not in OBJECTIVES or is_forest:
         what = "forests of classes" if is_forest else f"objective={model.objective!r}"
         raise InvalidParameterError(f"export_xgboost does not support {what}; export to LightGBM's format instead.")
+    if model.n_outputs > 1 and model.objective in losses_of("value"):
+        raise InvalidParameterError(
+            "export_xgboost does not support several targets; export to LightGBM's format instead."
+        )
     trees = xgboost_trees(model)
     n_parallel = model.n_parallel_trees
     classes = [k for _ in range(model.n_iterations) for k in range(model.n_outputs) for _ in range(n_parallel)]
@@ -115,6 +120,7 @@ def _settings(objective: str, n_outputs: int) -> dict[str, Any]:
     of_one_loss = {
         "reg:pseudohubererror": {"pseudo_huber_param": {"huber_slope": "1"}},
         "count:poisson": {"poisson_regression_param": {"max_delta_step": "0.7"}},
+        "survival:aft": {"aft_loss_param": {"aft_loss_distribution": "normal", "aft_loss_distribution_scale": "1"}},
         "reg:tweedie": {"tweedie_regression_param": {"tweedie_variance_power": "1.5"}},
         **{name: {} for name in ("reg:absoluteerror", "survival:cox", "binary:hinge")},
     }

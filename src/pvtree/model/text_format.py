@@ -86,8 +86,9 @@ def write_bytes(path: str | os.PathLike[str], data: bytes, what: str) -> None:
 
 
 def check_outputs(objective: str, n_outputs: int) -> None:
-    """Kernels expect one score per row of these objectives."""
-    if objective in LOSSES and LOSSES[objective].n_outputs == 1 and n_outputs != 1:
+    """Kernels expect one score per row of these objectives; only losses of values may have several targets."""
+    kind = LOSSES.get(objective)
+    if kind is not None and kind.target != "value" and kind.n_outputs == 1 and n_outputs != 1:
         refuse(f"the objective {objective} has one output, not {n_outputs}")
 
 

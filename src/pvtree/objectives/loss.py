@@ -31,6 +31,10 @@ class Loss:
         self.y = np.ascontiguousarray(y, dtype=np.float64)
         self.weight = None if weight is None else np.ascontiguousarray(weight, dtype=np.float64)
 
+    def of_output(self, output: int) -> Loss:
+        """The loss whose residuals and quantiles the leaves of this output return."""
+        return self
+
     def init_scores(self, comm: Communicator | None = None) -> np.ndarray:
         """The best constant score per output, independent of the order of rows and of which worker holds them."""
         return np.zeros(self.n_outputs)

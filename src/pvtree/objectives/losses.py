@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,9 +20,11 @@ from pvtree.kernels.objectives import metrics as row_losses
 from pvtree.kernels.objectives.ranking import lambdarank_gradients
 from pvtree.kernels.objectives.xendcg import xendcg_gradients
 from pvtree.kernels.team import Team, in_pieces
+from pvtree.objectives.aft import FailureTimes
 from pvtree.objectives.cox import Cox
 from pvtree.objectives.fixed_point import Term, exact_mean, exact_means, exact_sum
 from pvtree.objectives.loss import SMALLEST_PROBABILITY, Loss, log_odds
+from pvtree.objectives.many_targets import ManyTargets
 from pvtree.objectives.queries import Queries
 from pvtree.objectives.row_losses import CrossEntropyLambda, OneAgainstOthers, RowLoss, linked
 from pvtree.parameters.loss_table import LOSSES
@@ -163,7 +166,7 @@ class CustomLoss(Loss):
         for name, values, out in zip(("grad", "hess"), answer, (grad, hess), strict=True):
             out[:] = _checked_gradient(name, values, predicted.shape).T
         if self.weight is not None and not self.takes_weight:
-            team.for_blocks(kernels.multiply_by_weight, self.y.size, self.weight, grad, hess)
+            team.for_blocks(kernels.multiply_by_weight, len(self.y), self.weight, grad, hess)
 
     def total(self, moved: np.ndarray, scores: np.ndarray, grad: np.ndarray, hess: np.ndarray) -> float:
         """The change of the loss to second order, because the function gives only its derivatives."""
@@ -191,7 +194,12 @@ def make_loss(params: Params, y: np.ndarray, weight: np.ndarray | None, group: n
     """The loss of ``params.objective`` on these rows."""
     objective = params.objective
     if callable(objective):
-        return CustomLoss(y, weight, objective, params.n_classes if params.n_classes > 2 else 1)
+        return CustomLoss(y, weight, objective, max(params.n_classes if params.n_classes > 2 else 1, params.n_targets))
+    if isinstance(params.quantile_alpha, tuple):
+        of_levels = [replace(params, quantile_alpha=level) for level in params.quantile_alpha]
+        return ManyTargets([make_loss(each, y, weight, group) for each in of_levels])
+    if y.ndim == 2 and objective != "aft":  # whose columns are bounds of one target
+        return ManyTargets([make_loss(params, column, weight, group) for column in y.T])
     makers: dict[str, Callable[[], Loss]] = {
         "regression": lambda: SquaredError(y, weight),
         "binary": lambda: BinaryLogLoss(y, weight),
@@ -199,6 +207,7 @@ def make_loss(params: Params, y: np.ndarray, weight: np.ndarray | None, group: n
         "multiclassova": lambda: OneAgainstOthers(y, weight, params.n_classes),
         "lambdarank": lambda: LambdaRank(y, weight, group, params),
         "pairwise": lambda: LambdaRank(y, weight, group, params),
+        "aft": lambda: FailureTimes(y, weight, params.aft_loss_distribution, params.aft_loss_distribution_scale),
         "cox": lambda: Cox(y, weight),
         "rank_xendcg": lambda: CrossEntropyNDCG(y, weight, group, params),
         "cross_entropy_lambda": lambda: CrossEntropyLambda(y, weight, LOSSES[objective], params),

@@ -14,6 +14,7 @@ import numpy as np
 from pvtree.errors import InvalidParameterError
 from pvtree.kernels.objectives import metrics as kernels
 from pvtree.kernels.team import in_pieces
+from pvtree.objectives.aft import negative_log_likelihoods, within_bounds
 from pvtree.objectives.fixed_point import Term
 from pvtree.objectives.loss import SMALLEST_PROBABILITY
 from pvtree.objectives.losses import predictions
@@ -202,6 +203,16 @@ ALIASES |= {alias: (metric.name,) for metric in ROW_METRICS.values() for alias i
 ELSEWHERE = "cox aft interval"
 
 
+def _likelihoods_of_times(
+    distribution: str, scale: float, y: np.ndarray, scores: np.ndarray, weight: MaybeArray, _group: Any
+) -> Term:
+    return negative_log_likelihoods(y, scores[0], distribution, scale), weight
+
+
+def _within_bounds(y: np.ndarray, scores: np.ndarray, weight: MaybeArray, _group: Any) -> Term:
+    return within_bounds(y, scores[0]), weight
+
+
 def get_metric(name: str, objective: str | Callable[..., Any], constants: Mapping[str, Any] | None = None) -> Metric:
     """The objective's metric with this name or alias, in upper or lower case; "custom" stands for a function.
 
@@ -225,10 +236,16 @@ def get_metric(name: str, objective: str | Callable[..., Any], constants: Mappin
     )
 
 
-def _known(family: str, constants: Mapping[str, float]) -> dict[str, Metric]:
+def _known(family: str, constants: Mapping[str, Any]) -> dict[str, Metric]:
     known: dict[str, Any] = {field.name: field.default for field in fields(Params)} | dict(constants)
     if family == "custom":
         return _regression("regression", known) | BINARY | MULTICLASS
+    if family == "aft":
+        noise = known["aft_loss_distribution"], known["aft_loss_distribution_scale"]
+        return {
+            "aft-nloglik": Mean("aft-nloglik", False, partial(_likelihoods_of_times, *noise)),
+            "interval-regression-accuracy": Mean("interval-regression-accuracy", True, _within_bounds),
+        }
     return BY_OBJECTIVE[family] if family in BY_OBJECTIVE else _regression(family, known)
 
 

@@ -135,6 +135,8 @@ def linked(link: str, raw: np.ndarray) -> np.ndarray:
     if link == "sign":
         second = (raw[:, 0] > 0.0).astype(np.float64)
         return np.column_stack((1.0 - second, second))
+    if raw.shape[1] > 1:
+        return np.column_stack([linked(link, column[:, None]) for column in raw.T])
     out = np.empty(n)
     kernel = {"exp": row_losses.exps, "sigmoid": kernels.sigmoids, "softplus": row_losses.softpluses}[link]
     in_pieces(kernel, n, np.ascontiguousarray(raw[:, 0]), out)

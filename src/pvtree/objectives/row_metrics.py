@@ -79,20 +79,25 @@ def scores_under(link: str, objective: str, scores: np.ndarray) -> np.ndarray:
 def row_terms(
     metric: RowMetric,
     objective: str,
-    constant: float,
+    constant: float | tuple[float, ...],
     y: np.ndarray,
     scores: np.ndarray,
     weight: np.ndarray | None,
     _group: Any,
 ) -> Term:
-    """The metric of each row, and the rows' weights."""
-    return row_values("", y, scores_under(metric.link, objective, scores), constant, metric.kernel), weight
+    """The metric of each row, and the rows' weights; with a constant per output, of the rows of each in turn."""
+    predicted = scores_under(metric.link, objective, scores)
+    if isinstance(constant, float):
+        return row_values("", y, predicted, constant, metric.kernel), weight
+    parts = zip(np.split(y, len(constant)), np.split(predicted, len(constant)), constant, strict=True)
+    return np.concatenate([row_values("", *part, metric.kernel) for part in parts]), weight
 
 
-def bound_terms(name: str, objective: str, constants: Mapping[str, float]) -> Callable[..., Term]:
+def bound_terms(name: str, objective: str, constants: Mapping[str, Any]) -> Callable[..., Term]:
     """``row_terms`` of a metric, for an objective and its parameters."""
     metric = ROW_METRICS[name]
-    return partial(row_terms, metric, objective, float(constants[metric.constant]) if metric.constant else 0.0)
+    constant = constants[metric.constant] if metric.constant else 0.0
+    return partial(row_terms, metric, objective, constant if isinstance(constant, tuple) else float(constant))
 
 
 def lambda_terms(y: np.ndarray, scores: np.ndarray, weight: np.ndarray | None, _group: Any) -> Term:

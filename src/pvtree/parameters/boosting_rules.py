@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pvtree.parameters.rule_kinds import Rule, fraction, integer, is_real, one_of, optional, switch
+from pvtree.parameters.rule_kinds import Rule, fraction, integer, is_real, one_of, optional, positive, switch
 
 
 def _share(meaning: str) -> Rule:
@@ -57,6 +57,11 @@ BOOSTING_RULES: dict[str, Rule] = {
         "The fraction of the rows of the first of two classes that is drawn every subsample_freq iterations."
     ),
     "bagging_by_query": switch("Whether subsample draws whole queries instead of single documents."),
+    "aft_loss_distribution": one_of(
+        "The distribution of the noise in the logarithm of a time, of objective='aft'.", "normal", "logistic", "extreme"
+    ),
+    "aft_loss_distribution_scale": positive("The scale of that noise."),
+    "oob_score": switch("Whether to judge each row by the trees that were grown without it, as oob_score_."),
     "bagging_seed": _seed("The seed of the rows that are drawn."),
     "feature_fraction_seed": _seed("The seed of the features that are drawn for trees and nodes."),
     "drop_seed": _seed("The seed of the iterations that 'dart' leaves out."),

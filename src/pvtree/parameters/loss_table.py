@@ -96,6 +96,7 @@ LOSSES: dict[str, LossKind] = {
             labels="from 0 to 1",
         ),
         LossKind("cox", "survival:cox", "cox-nloglik", link="exp", start="zero", labels="not 0"),
+        LossKind("aft", "survival:aft", "aft-nloglik", link="exp", start="middle"),
         LossKind("binary", "binary:logistic log_loss", "binary_logloss", target="class", link="sigmoid"),
         LossKind("hinge", "binary:hinge", "binary_error", target="class", link="sign", start="zero"),
         LossKind(

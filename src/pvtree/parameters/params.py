@@ -26,6 +26,7 @@ class Params:
     ensemble: str = "gbdt"  # "gbdt" | "forest"; a decision tree is a forest of one tree without bootstrap
     objective: str | Callable[..., Any] = "regression"
     n_classes: int = 1  # 1 for regression and ranking
+    n_targets: int = 1  # columns of y, or levels of a quantile
     n_estimators: int = 100
     learning_rate: float = 0.1
     num_leaves: int = 31  # 0 = no limit
@@ -46,11 +47,13 @@ class Params:
     max_delta_step: float = 0.0  # 0 = no limit
     boost_from_average: bool = True
     base_score: float | None = None  # on the scale of predictions; None = from the data
-    quantile_alpha: float = 0.9
+    quantile_alpha: float | tuple[float, ...] = 0.9  # levels of several outputs
     huber_slope: float = 0.9
     fair_c: float = 1.0
     poisson_max_delta_step: float = 0.7
     tweedie_variance_power: float = 1.5
+    aft_loss_distribution: str = "normal"  # "normal" | "logistic" | "extreme"
+    aft_loss_distribution_scale: float = 1.0
     lambdarank_norm: bool = True
     label_gain: tuple[float, ...] = ()  # gain of each relevance label; () = 2^label - 1
     boosting_type: str = "gbdt"  # "gbdt" | "dart" | "rf"
@@ -75,6 +78,7 @@ class Params:
     data_random_seed: int | None = None
     criterion: str = "gradient"  # "gradient" | "entropy" | "variance"
     bootstrap: bool = False
+    oob_score: bool = False
     seed: int = 0  # 0 .. 2**63 - 1
     n_threads: int = 1
     verbosity: int = 1
@@ -114,6 +118,9 @@ def make_params(values: Mapping[str, Any], n_features: int, **settled: Any) -> P
     for name in ("monotone_constraints", "interaction_constraints"):  # may name columns, so only the data settles them
         chosen[name] = settled.get(name, ())
     chosen["label_gain"] = tuple(float(gain) for gain in chosen.get("label_gain") or ())
+    levels = chosen.get("quantile_alpha", 0.9)
+    if isinstance(levels, list | tuple | np.ndarray):
+        chosen["quantile_alpha"] = tuple(map(float, levels)) if len(levels) > 1 else float(levels[0])
     chosen["seed"] = _seed(values.get("random_state"))
     chosen["n_threads"] = n_threads(values.get("n_jobs"))
     if "max_features" in values:

@@ -18,7 +18,8 @@ _UNSUPPORTED = (
     "boost boosting boosting_type booster data_sample_strategy sampling_method num_parallel_tree "
     "drop_rate rate_drop max_drop skip_drop uniform_drop xgboost_dart_mode top_rate other_rate "
     # XGBoost
-    "aft_loss_distribution feature_selector feature_weights lambdarank_bias_norm lambdarank_unbiased "
+    "aft_loss_distribution aft_loss_distribution_scale "
+    "feature_selector feature_weights lambdarank_bias_norm lambdarank_unbiased "
     "max_cached_hist_node max_cat_to_one_hot ndcg_exp_gain normalize_type one_drop "
     "refresh_leaf sample_type updater lambdarank_score_normalization "
     # boosting, if a forest is asked for them

@@ -150,11 +150,11 @@ RULES: dict[str, Rule] = BOOSTING_RULES | {
         )
     ),
     "quantile_alpha": Rule(
-        "The level of the quantile that objective='quantile' predicts.",
-        "a number greater than 0 and less than 1",
-        is_real,
-        lambda v: 0 < v < 1,
-        "float",
+        "The level of the quantile that objective='quantile' predicts; a list for one output per level.",
+        "a number greater than 0 and less than 1, or a list of such numbers",
+        lambda v: is_real(v) or (isinstance(v, list | tuple | np.ndarray) and len(v) > 0 and all(map(is_real, v))),
+        lambda v: 0 < v < 1 if is_real(v) else all(0 < level < 1 for level in v),
+        "float or list of float",
     ),
     "huber_slope": positive(
         "The error from which on objective='huber' and 'pseudohuber' grow linearly instead of squared."

@@ -16,9 +16,14 @@ MAX_RELEVANCE = 30  # a gain of 2**label - 1: larger labels drown all others
 LARGEST = 1e70  # of targets and weights, and 1 / LARGEST the least weight: their products have finite squares
 
 
-def read_values(y: Any, n_rows: int, name: str = "y") -> np.ndarray:
-    """A regression target: finite float64, one a row."""
-    values = _as_numbers(read_column(y, n_rows, name), name)
+def read_values(y: Any, n_rows: int, name: str = "y", n_targets: int = 1) -> np.ndarray:
+    """A regression target: finite float64, one a row, or a table of ``n_targets`` columns."""
+    column = read_column(y, n_rows, name, n_targets > 1)
+    if n_targets > 1 and column.ndim == 1 and n_rows > 0:
+        raise InvalidDataError(f"{name} has one column, but training has {n_targets}; pass as many.")
+    if column.ndim == 2 and column.shape[1] != n_targets:
+        raise InvalidDataError(f"{name} has {column.shape[1]} columns, but training has {n_targets}; pass as many.")
+    values = _as_numbers(column, name)
     _check_finite(values, name)
     if np.abs(values).max(initial=0.0) > LARGEST:
         raise InvalidDataError(f"{name} must lie between {-LARGEST:g} and {LARGEST:g}; scale it down.")
@@ -162,8 +167,8 @@ def _check_ids(ids: np.ndarray, name: str) -> None:
         raise InvalidDataError(f"{name} has missing values; give every row a query id.")
 
 
-def read_column(y: Any, n_rows: int, name: str = "y") -> np.ndarray:
-    """One value a row, of any kind."""
+def read_column(y: Any, n_rows: int, name: str = "y", may_be_table: bool = False) -> np.ndarray:
+    """One value a row, of any kind, or a table of several."""
     if y is None:
         raise InvalidDataError(f"Training requires y to be passed, but the target y is None ({name}).")
     array = np.asarray(y)
@@ -173,7 +178,7 @@ def read_column(y: Any, n_rows: int, name: str = "y") -> np.ndarray:
         message = f"A column-vector y was passed when a 1d array was expected; pass {name}.ravel()."
         warn_user(message, DataConversionWarning)
         array = array.ravel()
-    if array.ndim != 1:
+    if array.ndim != 1 and not (may_be_table and array.ndim == 2 and array.shape[1] > 1):
         raise InvalidDataError(f"{name} must be one-dimensional, got shape {array.shape}.")
     _check_length(array, n_rows, name, "label")
     return array

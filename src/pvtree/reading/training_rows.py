@@ -40,6 +40,8 @@ class GivenRows:
     # For each block of consecutive rows: (its position among all workers' blocks, its number of rows). None stands for
     # one block, at the position of the rank. Dask workers hold several.
     blocks: Sequence[tuple[int, int]] | None = None
+    may_be_table: bool = False  # whether y may have several columns
+    holds_bounds: bool = False  # whether the columns of y are bounds of times, the second perhaps infinite
     prefix: str = ""  # of fit's argument names: "eval_" for evaluation sets
     suffix: str = ""  # " of eval_set 0"
     queries: Sequence[targets.QueryRuns] | None = None  # one per block; set by open_rows
@@ -59,7 +61,7 @@ class TrainingRows:
 
     # (n_rows, n_all_features), float32 or float64. Categorical columns hold bin numbers, 0 or NaN for missing.
     X: np.ndarray | Source
-    y: np.ndarray  # float64 (n_rows,)
+    y: np.ndarray  # float64 (n_rows,), or (n_rows, n_targets) if there are several
     weight: np.ndarray | None = None
     group: np.ndarray | None = None  # int64: rows of each query, in order
     ids: RowIds | None = None  # positions of the rows in the whole data; None if there are no other rows
@@ -79,6 +81,7 @@ class Target:
 
     kind: TargetKind
     classes: np.ndarray | None = None  # of all workers, ascending; only if y holds classes
+    n_targets: int = 1  # columns of y
 
     @property
     def n_classes(self) -> int:
@@ -89,7 +92,7 @@ class Target:
         if self.kind == "relevance":
             return targets.read_relevance(y, n_rows, name)
         if self.kind == "value":
-            return targets.read_values(y, n_rows, name)
+            return targets.read_values(y, n_rows, name, self.n_targets)
         assert self.classes is not None  # agreed on before any row is read
         return targets.read_labels(y, n_rows, self.classes, name)
 
@@ -149,7 +152,9 @@ def read_rows(opened: GivenRows, columns: Columns, target: Target, owner: str, c
 def _open(given: GivenRows, comm: Communicator) -> GivenRows:
     table = inputs.read_table(given.X, least_rows=1 if comm.size == 1 else 0)
     n_rows = table.shape[0]
-    label = targets.read_column(given.y, n_rows, f"y{given.suffix}")
+    label = targets.read_column(given.y, n_rows, f"y{given.suffix}", given.may_be_table)
+    if given.holds_bounds and label.dtype.kind == "f":
+        label = np.where(np.isposinf(label), targets.LARGEST, label)
     weight = targets.read_weight(given.weight, n_rows, given.weight_name)
     blocks = [(comm.rank, n_rows)] if given.blocks is None else given.blocks
     score = targets.read_init_score(given.init_score, n_rows, given.score_name)

@@ -14,6 +14,7 @@ from pvtree.growing.tree_maker import GradientTreeMaker
 from pvtree.growing.tree_memory import GrownTree
 from pvtree.model.predictor import first_scores
 from pvtree.model.tree import Tree
+from pvtree.objectives.loss import Loss
 from pvtree.objectives.losses import make_loss
 from pvtree.objectives.quantiles import group_quantiles
 from pvtree.parameters.params import Params
@@ -39,7 +40,8 @@ class BoostingLoop:
         self.loss = make_loss(params, shard.y, shard.weight, shard.group)
         self.n_outputs = self.loss.n_outputs
         if params.objective in ("rank_xendcg", "cox"):
-            self.loss.numbers, self.loss.comm = shard.ids.numbers(), worker.by_rows
+            for loss in {self.loss.of_output(k) for k in range(self.n_outputs)}:
+                loss.numbers, loss.comm = shard.ids.numbers(), worker.by_rows
         if start_scores is None:
             self.init_score = self._first_score(params)
             start_scores = first_scores(self.init_score, shard.n_rows, shard.init_score)
@@ -83,7 +85,8 @@ class BoostingLoop:
     def _one(self, iteration: int, grad: np.ndarray, hess: np.ndarray) -> list[Tree]:
         trees: list[Tree] = []
         # Parallel trees are fitted to the same scores; leaves that return quantiles look at these.
-        before = self.scores.copy() if self.n_parallel > 1 and self.loss.renewal_level is not None else self.scores
+        is_renewed = self.loss.of_output(0).renewal_level is not None
+        before = self.scores.copy() if self.n_parallel > 1 and is_renewed else self.scores
         for parallel in range(self.n_parallel):
             draw = self._draw(iteration, parallel, grad, hess)
             # A worker with all columns walks the rows that were not drawn down the finished tree. A worker that lacks
@@ -126,30 +129,32 @@ class BoostingLoop:
                 shrinkage=shrinkage,
                 passengers=passengers,
             )
-            if self.loss.renewal_level is not None:
-                tree = self._renewed(grown, tree, self.loss.y - scores[output], draw, passengers, shrinkage)
+            loss = self.loss.of_output(output)
+            if loss.renewal_level is not None:
+                tree = self._renewed(grown, tree, loss, scores[output], draw, passengers, shrinkage)
             yield grown, tree
 
     def _renewed(
         self,
         grown: GrownTree,
         tree: Tree,
-        residual: np.ndarray,
+        loss: Loss,
+        scores: np.ndarray,
         draw: RowDraw,
         passengers: np.ndarray,
         shrinkage: float,
     ) -> Tree:
         """The tree with the quantile of the residuals in each leaf, over the rows of all workers that grew it."""
-        assert self.loss.renewal_level is not None  # else a leaf's value is -G / H
+        assert loss.renewal_level is not None  # else a leaf's value is -G / H
         rows, leaf = self.maker.rows_of_leaves(grown)
         if len(passengers):
             counts = ~np.isin(rows, passengers)
             rows, leaf = rows[counts], leaf[counts]
-        weight = self.loss.quantile_weight
+        weight, residual = loss.quantile_weight, loss.y - scores
         if draw.factor is not None:
             weight = draw.factor if weight is None else weight * draw.factor
         quantile = group_quantiles(
-            residual[rows], leaf, tree.n_nodes, self.loss.renewal_level, None if weight is None else weight[rows],
+            residual[rows], leaf, tree.n_nodes, loss.renewal_level, None if weight is None else weight[rows],
             self.worker.by_rows,
         )  # fmt: skip
         if self.params.max_delta_step > 0.0:

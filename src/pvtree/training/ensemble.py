@@ -49,8 +49,8 @@ def make_ensemble(
     if params.ensemble == "forest":
         planter = Planter(shard, params, worker)
         trees = plant_forest(planter, options.stop - first, first)
-        n_outputs = params.n_classes if params.criterion == "entropy" else 1
-        return Ensemble(([tree] for tree in trees), n_outputs, np.zeros(n_outputs), n_parallel_trees, planter.maker)
+        n_outputs = params.n_classes if params.criterion == "entropy" else params.n_targets
+        return Ensemble(trees, n_outputs, np.zeros(n_outputs), n_parallel_trees, planter.maker)
     # A single worker has nobody to exchange trees with.
     kind: type[BoostingLoop] = (
         SEPARATE_LOOPS.get(params.tree_learner, BoostingLoop) if worker.comm.size > 1 else BoostingLoop

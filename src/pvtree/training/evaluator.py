@@ -11,6 +11,7 @@ import numpy as np
 from pvtree.model.model import Model
 from pvtree.model.predictor import Predictor, Rows, first_scores
 from pvtree.model.tree import Tree
+from pvtree.objectives.metric import ScoredRows
 from pvtree.objectives.metrics import Metric, evaluate_together
 from pvtree.training.callbacks import EvalResult
 
@@ -39,12 +40,19 @@ class EvalSet:
         return EvalSet(self.name, self.X[:0], self.y[:0], weight, group, score)
 
 
+def _flat(y: np.ndarray, scores: np.ndarray, weight: np.ndarray | None, group: np.ndarray | None) -> ScoredRows:
+    """The rows of each output one after the other, as if they were those of one: a metric is that of all outputs."""
+    n_outputs = len(scores)
+    labels = np.tile(y, n_outputs) if y.ndim == 1 else y.T.ravel()
+    return labels, scores.reshape(1, -1), None if weight is None else np.tile(weight, n_outputs), group
+
+
 class Evaluator:
     """Running scores of this worker's rows in every set. All workers call it together and get the same results."""
 
     def __init__(self, options: TrainOptions, comm: Communicator | None = None) -> None:
         self.sets, self.metrics, self.comm = options.eval_sets, options.metrics, comm
-        self.is_mean = options.params.averages
+        self.is_mean, self.has_many_targets = options.params.averages, options.params.n_targets > 1
 
     @property
     def asked(self) -> list[str]:
@@ -79,7 +87,9 @@ class Evaluator:
         asked = []
         for each, scores in zip(self.sets, self.scores, strict=True):
             shown = scores / n_iterations + self.init_score[:, None] if self.is_mean else scores
-            asked += [(each.name, metric, (each.y, shown, each.weight, each.group)) for metric in self.metrics]
+            rows = (each.y, shown, each.weight, each.group)
+            flat = _flat(*rows) if self.has_many_targets else rows
+            asked += [(each.name, metric, flat if isinstance(metric, Metric) else rows) for metric in self.metrics]
         answers = evaluate_together([(metric, rows) for _, metric, rows in asked], self.comm)
         return [
             EvalResult(name, *evaluation)

@@ -21,16 +21,27 @@ if TYPE_CHECKING:
 Fingerprint = dict[str, Any]  # plain values, which JSON preserves
 
 # May differ between two runs: they change the speed and the number of trees, but not the trees.
-_FREE = {"n_threads", "verbosity", "n_workers", "n_estimators", "early_stopping_rounds", "packs_histograms", "audit"}
+_FREE = {
+    "n_threads",
+    "verbosity",
+    "n_workers",
+    "n_estimators",
+    "early_stopping_rounds",
+    "packs_histograms",
+    "audit",
+    "oob_score",
+}
 _OF_LEARNER = {"top_k": "voting", "election_size": "voting", "ballot_rows": "voting", "quantized_bins": "quantized"}
 _EXACT = {"serial", "data", "attribute", "exact_voting"}  # all make the same trees
 _DEFAULTS = {field.name: field.default for field in fields(Params)}
 _ONLY_IF_SET = {
     "boost_from_average", "base_score", "max_delta_step", "min_data_in_bin", "quantile_alpha", "huber_slope", "fair_c",
+    "n_targets",
     "poisson_max_delta_step", "tweedie_variance_power", "lambdarank_norm", "boosting_type", "num_parallel_tree",
     "data_sample_strategy", "top_rate", "other_rate", "drop_rate", "max_drop", "skip_drop", "uniform_drop", "one_drop",
     "xgboost_dart_mode", "normalize_type", "pos_bagging_fraction", "neg_bagging_fraction", "bagging_by_query",
     "bagging_seed", "feature_fraction_seed", "drop_seed", "objective_seed", "data_random_seed",
+    "aft_loss_distribution", "aft_loss_distribution_scale",
 }  # fmt: skip
 # The message about a part that differs; {} and {} are the saved value and the present one.
 PARTS = {
@@ -87,6 +98,8 @@ def _deciding(params: Params, n_parallel_trees: int) -> dict[str, Any]:
     for name in values.keys() & _ONLY_IF_SET:  # so that checkpoints from before they existed can be resumed
         if values[name] == _DEFAULTS[name]:
             del values[name]
+    if isinstance(values.get("quantile_alpha"), tuple):
+        values["quantile_alpha"] = list(values["quantile_alpha"])
     gains = values.pop("label_gain")
     values |= {"label_gain": list(gains)} if gains else {}
     monotone, sets = values.pop("monotone_constraints"), values.pop("interaction_constraints")
@@ -114,7 +127,8 @@ def label_sum(shard: Shard) -> int:
         for first in range(start, stop, _BLOCK_ROWS):
             rows = slice(first, min(first + _BLOCK_ROWS, stop))
             hashed = _mixed(np.arange(rows.start, rows.stop) + shift)
-            hashed = _mixed(hashed + _bits(shard.y[rows]))
+            for label in np.atleast_2d(shard.y[rows].T):
+                hashed = _mixed(hashed + _bits(label))
             hashed = _mixed(hashed + (np.uint64(1) if shard.weight is None else _bits(shard.weight[rows])))
             hashed = _mixed(hashed + begins[rows].astype(np.uint64))
             for score in () if shard.init_score is None else shard.init_score[rows].T:

@@ -39,12 +39,13 @@ class Planter:
             self.maker = GradientTreeMaker(shard, kind, params, worker, strategy)
             # Centred labels use the bits of the fixed-point sums for the differences between rows. The sign follows
             # from a leaf's value, -G / H.
-            self.mean = exact_mean(shard.y, shard.weight, worker.by_rows)
-            centred = self.mean - shard.y
+            targets = np.ascontiguousarray(np.atleast_2d(shard.y.T))  # (n_targets, n_rows)
+            self.means = [exact_mean(target, shard.weight, worker.by_rows) for target in targets]
+            centred = np.array(self.means)[:, None] - targets
             self.grad = centred if shard.weight is None else centred * shard.weight
 
-    def plant(self, number: int) -> Tree:
-        """The ``number``-th tree; it depends only on its number, not on the trees before it."""
+    def plant(self, number: int) -> list[Tree]:
+        """The ``number``-th tree of each target; it depends only on its number, not on the trees before it."""
         rows, copies = None, np.empty(0, np.uint8)
         if self.params.bootstrap:
             copies = bootstrap_copies(self.params, number, self.shard.ids, self.worker.team)
@@ -54,12 +55,15 @@ class Planter:
         if rows is not None and self.params.bootstrap and is_empty(rows, self.worker.by_rows):
             rows, copies = counted_rows(None, self.counted), np.ones(self.shard.n_rows, np.uint8)
         if isinstance(self.maker, ClassTreeMaker):
-            return self.maker.make(self.shard.y, self.weight, number, rows, copies)[1]
-        tree = self.maker.make(self.grad, self.weight, number, rows, copies)[1]
-        return replace(tree, value=tree.value + self.mean)
+            return [self.maker.make(self.shard.y, self.weight, number, rows, copies)[1]]
+        trees = []
+        for k, (grad, mean) in enumerate(zip(self.grad, self.means, strict=True)):
+            tree = self.maker.make(grad, self.weight, number * len(self.means) + k, rows, copies)[1]
+            trees.append(replace(tree, value=tree.value + mean))
+        return trees
 
 
-def plant_forest(planter: Planter, n_trees: int, first: int) -> Iterator[Tree]:
+def plant_forest(planter: Planter, n_trees: int, first: int) -> Iterator[list[Tree]]:
     """Trees in order. A single worker grows one tree per thread; several workers grow each tree together."""
     worker = planter.worker
     if n_trees == 1 or worker.team.n_threads == 1 or worker.comm.size > 1:
@@ -72,7 +76,7 @@ def plant_forest(planter: Planter, n_trees: int, first: int) -> Iterator[Tree]:
     for team in teams:
         idle.put(Planter(planter.shard, planter.params, Worker.alone(team)))
 
-    def plant(number: int) -> Tree:
+    def plant(number: int) -> list[Tree]:
         planter = idle.get()
         try:
             return planter.plant(number)
@@ -80,7 +84,7 @@ def plant_forest(planter: Planter, n_trees: int, first: int) -> Iterator[Tree]:
             idle.put(planter)
 
     with ThreadPoolExecutor(n_threads, "pvtree-forest") as pool:
-        waiting: deque[Future[Tree]] = deque()
+        waiting: deque[Future[list[Tree]]] = deque()
         try:
             for number in range(first, first + n_trees):
                 waiting.append(pool.submit(plant, number))

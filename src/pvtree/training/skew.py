@@ -81,11 +81,12 @@ def _moments(n: int, sums: np.ndarray, squares: np.ndarray) -> np.ndarray:
 
 def _label_moments(shard: Shard, n_classes: int, comm: Communicator) -> np.ndarray:
     """Moments of the indicator of every class, or of a number's rank: a few extreme labels would hide an order."""
-    y = shard.y[shard.ids.sample()]
+    labels = shard.y if shard.y.ndim == 1 else shard.y[:, 0]
+    y = labels[shard.ids.sample()]
     if n_classes > 1:
         counts = np.bincount(y.astype(np.int64), minlength=n_classes).astype(np.float64)
         return _moments(len(y), counts, counts)
-    some = shard.y[:: max(1, shard.ids.n_all // LABEL_VALUES)]
+    some = labels[:: max(1, shard.ids.n_all // LABEL_VALUES)]
     known = np.sort(np.concatenate(comm.allgather(np.ascontiguousarray(some), "bins")))
     cuts = np.unique(known[np.arange(1, LABEL_RANKS) * len(known) // LABEL_RANKS])
     rank = np.searchsorted(cuts, y).astype(np.float64)

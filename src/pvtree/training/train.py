@@ -26,6 +26,7 @@ from pvtree.training.dart import Dart
 from pvtree.training.ensemble import make_ensemble
 from pvtree.training.evaluator import Evaluator
 from pvtree.training.options import TrainOptions
+from pvtree.training.out_of_bag import OutOfBag, judge_out_of_bag
 from pvtree.training.run import CheckpointKeeper, TrainingRun
 from pvtree.training.separate_boosting import count_parallel_trees
 from pvtree.training.skew import warn_if_skewed
@@ -47,6 +48,7 @@ class TrainResult:
     votes: list[Votes] | None  # by tree, if workers vote
     certificates: list[Certificate] | None  # by tree, if splits are proven
     seconds: list[float]  # from the start of the first iteration to the end of each
+    out_of_bag: OutOfBag | None = None  # of a forest, if asked for
     # What fit learned from the data; None for plain arrays.
     columns: Columns | None = None
     classes: np.ndarray | None = None
@@ -126,7 +128,11 @@ def train_worker(rows: TrainingRows, options: TrainOptions, comm: Communicator) 
         ensemble.maker.strategy.finish_training()
         traffic = report(comm, before_trees, len(run.trees) - run.n_old_trees, run.ledgers)
         timings = {"binning": binned - began, "training": comm.now() - binned}
-    return _result(run, timings, traffic)
+        result = _result(run, timings, traffic)
+        if not params.oob_score:
+            return result
+        held, others = (rows, worker.by_rows) if rows.before_spread is None else (rows.before_spread, comm)
+        return replace(result, out_of_bag=judge_out_of_bag(result.model, held, params, others, team))
 
 
 def _check_init_model(init_model: Model | None, n_parallel_trees: int) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from pvtree.comm import Communicator
-from pvtree.comm.agreement import all_or_none, check_same
+from pvtree.comm.agreement import agree_width, all_or_none, check_same
 from pvtree.comm.connect import connect
 from pvtree.comm.user_warnings import warn_user
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
@@ -25,7 +25,7 @@ from pvtree.front.estimators.eval_arguments import (
     read_metrics,
 )
 from pvtree.front.estimators.fit_options import FitOptions, shown, with_verbose_callback
-from pvtree.front.estimators.kind_checks import check_fractions
+from pvtree.front.estimators.kind_checks import check_fractions, count_targets
 from pvtree.front.estimators.unknown_arguments import refuse_unknown
 from pvtree.growing.constraints import read_interactions, read_monotone
 from pvtree.parameters.loss_table import LOSSES, check_labels, losses_of
@@ -51,6 +51,7 @@ class Fitting(Estimator):
     _ensemble: ClassVar[str]
     _target_kind: ClassVar[TargetKind] = "value"
     _drops_weightless: ClassVar[bool] = True
+    _takes_many_targets: ClassVar[bool] = False  # whether y may have several columns
     _metric_objective: ClassVar[str | None] = None  # whose metrics are allowed, if not those of the task
 
     @documented(FIT, "self : the fitted estimator")
@@ -164,11 +165,13 @@ class Fitting(Estimator):
         from pvtree.training.train import train_rows
 
         values, start = self._values(options, comm.size), options.init_model
+        form: Any = {"may_be_table": self._takes_many_targets, "holds_bounds": self._task_of_values() == "aft"}
+        given, sets = replace(given, **form), {name: replace(each, **form) for name, each in sets.items()}
         rows, columns, target = self._read_training(given, values, start, options.feature_name, comm)
-        params = self._params(values, columns, target.n_classes)
+        params = self._params(values, columns, target.n_classes, target.n_targets)
         if start is not None:
             objective = "custom" if callable(params.objective) else params.objective
-            _check_continues(start, "forest" if params.averages else "gbdt", objective, target.n_classes)
+            _check_continues(start, "forest" if params.averages else "gbdt", objective, params)
         eval_sets = read_eval_sets(sets, columns, target, comm, options.evaluation.eval_class_weight)
         all_or_none(lambda: self._check_loss(params, [rows.y, *(each.y for each in eval_sets)]), comm)
         metrics = self._metrics(options, params, eval_sets, target.n_classes)
@@ -201,6 +204,10 @@ class Fitting(Estimator):
         for number, y in enumerate(labels):
             name = "y" if number == 0 else f"y of eval_set {number - 1}"
             check_labels(params.objective, y, name)
+            if params.objective == "aft":
+                from pvtree.objectives.aft import check_bounds
+
+                check_bounds(y, name)
             if params.label_gain and y.max(initial=0.0) >= len(params.label_gain):
                 raise InvalidDataError(
                     f"label_gain has {len(params.label_gain)} gains, but {name} has the label {y.max():g}; give a gain "
@@ -223,8 +230,8 @@ class Fitting(Estimator):
         values["tree_learner"] = learner_for(values["tree_learner"], max(n_workers, values["n_workers"]))
         return values
 
-    def _params(self, values: dict[str, Any], columns: Columns, n_classes: int) -> Params:
-        """The trainer's parameters."""
+    def _params(self, values: dict[str, Any], columns: Columns, n_classes: int, n_columns: int = 1) -> Params:
+        """The trainer's parameters; ``n_columns`` are those of y."""
         task = self._task(n_classes)
         values = self._trained_with(values, n_classes)
         objective = values.get("objective")
@@ -234,6 +241,7 @@ class Fitting(Estimator):
             ensemble=self._ensemble,
             objective=objective if callable(objective) else task,
             n_classes=n_classes,
+            n_targets=count_targets(values, task, n_columns),
             monotone_constraints=read_monotone(values["monotone_constraints"], columns, n_classes),
             interaction_constraints=read_interactions(values["interaction_constraints"], columns),
             **self._settled,
@@ -254,6 +262,10 @@ class Fitting(Estimator):
     def _task(self, n_classes: int) -> str:
         """The named objective that defines the meaning of raw scores, even if the user trains with a function."""
         raise NotImplementedError
+
+    def _task_of_values(self) -> str | None:
+        """The task, if y holds values."""
+        return self._task(1) if self._target_kind == "value" else None
 
     def _trained_with(self, values: dict[str, Any], n_classes: int) -> dict[str, Any]:
         """The parameters in the trainer's units."""
@@ -286,7 +298,9 @@ class Fitting(Estimator):
         columns = inputs.learn_columns(
             opened.X, values["categorical_feature"], values["max_bin"], comm, names, known_columns
         )
-        target = Target(self._target_kind, classes)
+        target = Target(self._target_kind, classes, agree_width(opened.y, comm))
+        if target.n_targets > 1 and len(opened.y) == 0:
+            opened = replace(opened, y=np.empty((0, target.n_targets)))
         rows = read_rows(opened, columns, target, "init_model", comm)
         return ClassWeights.of(values).applied(rows, target, comm), columns, target
 
@@ -385,11 +399,17 @@ def _check_in_memory(client: Any, *sets: GivenRows) -> None:
                 )
 
 
-def _check_continues(start: Model, ensemble: str, objective: str, n_classes: int) -> None:
+def _check_continues(start: Model, ensemble: str, objective: str, params: Params) -> None:
     """Trees can only be added to a model of their own kind: their values are on its scale."""
     if start.ensemble != ensemble:
         raise InvalidParameterError(
             f"init_model is of kind {start.ensemble!r}, but this estimator adds trees to {ensemble!r} only."
+        )
+    n_classes = params.n_classes
+    if n_classes == 1 and start.n_outputs != params.n_targets:
+        raise InvalidParameterError(
+            f"init_model has {start.n_outputs} output(s), this fit is for {params.n_targets}; use the same number of "
+            "columns of y, or of levels, for both."
         )
     is_of_classes = start.objective in losses_of("class")  # files of other libraries do not name the classes
     n_known = (max(2, start.n_outputs) if is_of_classes else 1) if start.classes is None else len(start.classes)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pvtree.errors import public
+from pvtree.errors import InvalidParameterError, public
 from pvtree.front.estimators.argument_docs import PREDICT, documented
 from pvtree.front.estimators.base import store
 from pvtree.front.estimators.fit import Fitting
@@ -15,6 +15,9 @@ from pvtree.front.estimators.tasks import Classifier, Regressor
 from pvtree.parameters.params import SEPARATE_LEARNERS, TREE_LEARNERS
 from pvtree.parameters.rule_kinds import one_of
 from pvtree.parameters.rules import RULES
+
+if TYPE_CHECKING:
+    from pvtree.training.train import TrainResult
 
 _FOREST_RULES = RULES | {
     "tree_learner": one_of(
@@ -28,6 +31,24 @@ _FOREST_RULES = RULES | {
 class _Forest(Fitting):
     _ensemble = "forest"
 
+    def _checked_parameters(self) -> dict[str, Any]:
+        values = super()._checked_parameters()
+        if values.get("oob_score") and not values["bootstrap"]:
+            raise InvalidParameterError("oob_score=True needs rows that a tree has not seen; set bootstrap=True.")
+        return values
+
+    def _keep(self, result: TrainResult, callbacks: list[Any]) -> None:
+        super()._keep(result, callbacks)
+        for name in {"oob_score_", "oob_decision_function_", "oob_prediction_"} & vars(self).keys():
+            delattr(self, name)
+        if result.out_of_bag is not None:
+            self.oob_score_ = result.out_of_bag.score
+            predicted = result.out_of_bag.predictions
+            if self._target_kind == "class":
+                self.oob_decision_function_ = predicted
+            else:
+                self.oob_prediction_ = predicted[:, 0] if predicted.shape[1] == 1 else predicted
+
 
 class _ClassForest(_Forest, Classifier):
     _rules = _FOREST_RULES | {"criterion": one_of("The gain of a split: information gain.", "entropy")}
@@ -40,6 +61,7 @@ class _ClassForest(_Forest, Classifier):
 
 
 class _ValueForest(_Forest, Regressor):
+    _takes_many_targets = True
     _rules = _FOREST_RULES | {"criterion": one_of("The gain of a split: variance gain.", "variance")}
 
     def _task(self, n_classes: int) -> str:
@@ -70,6 +92,7 @@ class RandomForestClassifier(_ClassForest):
         *,
         n_estimators: int = 100,
         bootstrap: bool = True,
+        oob_score: bool = False,
         criterion: str = "entropy",
         class_weight: Any = None,
         max_features: int | float | str | None = "sqrt",
@@ -110,6 +133,7 @@ class RandomForestRegressor(_ValueForest):
         *,
         n_estimators: int = 100,
         bootstrap: bool = True,
+        oob_score: bool = False,
         criterion: str = "variance",
         max_features: int | float | str | None = 1.0,
         num_leaves: int = -1,

@@ -58,11 +58,13 @@ class GBDTModel(Fitting):
         min_data_in_bin: int = 1,
         max_delta_step: float = 0.0,
         objective: Any = None,
-        quantile_alpha: float = 0.9,
+        quantile_alpha: Any = 0.9,
         huber_slope: float = 0.9,
         fair_c: float = 1.0,
         poisson_max_delta_step: float = 0.7,
         tweedie_variance_power: float = 1.5,
+        aft_loss_distribution: str = "normal",
+        aft_loss_distribution_scale: float = 1.0,
         boost_from_average: bool = True,
         base_score: float | None = None,
         class_weight: Any = None,
@@ -186,6 +188,7 @@ class GBDTRegressor(Regressor, GBDTModel):
 
     _rules = RULES | {"objective": objective(*losses_of("value"))}
     _target_kind = "value"
+    _takes_many_targets = True
 
     def _task(self, n_classes: int) -> str:
         named = objective_named(self.objective, losses_of("value")) if isinstance(self.objective, str) else None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from pvtree.errors import InvalidParameterError
 from pvtree.parameters.params import SEPARATE_LEARNERS, Params
 
@@ -45,6 +47,26 @@ def check_fractions(params: Params) -> None:
         raise InvalidParameterError(
             "pos_bagging_fraction and neg_bagging_fraction need two classes; use subsample instead."
         )
+
+
+def count_targets(values: Mapping[str, Any], task: str, n_columns: int) -> int:
+    """The outputs of a loss of values: the columns of y, or the levels of a quantile."""
+    if task == "aft" and not callable(values.get("objective")):
+        if n_columns > 2:
+            raise InvalidParameterError(f"y of objective='aft' has two columns, the bounds of a time, not {n_columns}.")
+        return 1
+    levels = values.get("quantile_alpha", 0.9)
+    n_levels = len(levels) if isinstance(levels, list | tuple | np.ndarray) else 1
+    if n_levels > 1 and (task != "quantile" or callable(values.get("objective"))):
+        raise InvalidParameterError(
+            "quantile_alpha is a list of levels, which only objective='quantile' trains; set that objective, or "
+            "one level."
+        )
+    if n_levels > 1 and n_columns > 1:
+        raise InvalidParameterError(
+            f"y has {n_columns} columns and quantile_alpha {n_levels} levels; train one model for each column of y."
+        )
+    return max(n_levels, n_columns)
 
 
 def idle_kinds(values: Mapping[str, Any]) -> list[str]:

@@ -51,6 +51,11 @@ class Values(Fitting):
 class Regressor(RegressorMixin, Values):
     """Predicts numbers; adds score, the coefficient of determination."""
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = self._takes_many_targets
+        return tags
+
     @documented(SCORE, "float")
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The coefficient of determination R^2 of ``predict(X)``."""
