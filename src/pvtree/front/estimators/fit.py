@@ -13,7 +13,7 @@ from pvtree.comm import Communicator
 from pvtree.comm.agreement import agree_width, all_or_none, check_same
 from pvtree.comm.connect import connect
 from pvtree.comm.user_warnings import warn_user
-from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
+from pvtree.errors import InvalidDataError, InvalidParameterError
 from pvtree.front.estimators.argument_docs import FIT, documented
 from pvtree.front.estimators.base import Estimator
 from pvtree.front.estimators.eval_arguments import (
@@ -24,11 +24,12 @@ from pvtree.front.estimators.eval_arguments import (
     read_eval_sets,
     read_metrics,
 )
+from pvtree.front.estimators.fit_checks import check_continues, check_in_memory
 from pvtree.front.estimators.fit_options import FitOptions, shown, with_verbose_callback
 from pvtree.front.estimators.kind_checks import check_fractions, count_targets
 from pvtree.front.estimators.unknown_arguments import refuse_unknown
 from pvtree.growing.constraints import read_interactions, read_monotone
-from pvtree.parameters.loss_table import LOSSES, check_labels, losses_of
+from pvtree.parameters.loss_table import LOSSES, check_labels
 from pvtree.parameters.params import Params, learner_for, make_params, refuse_serial
 from pvtree.parameters.rule_kinds import positive
 from pvtree.reading import inputs
@@ -121,7 +122,7 @@ class Fitting(Estimator):
 
             def check() -> tuple[dict[str, GivenRows], FitOptions]:
                 sets = given_sets(options.evaluation, given)
-                _check_in_memory(options.client, given, *sets.values())
+                check_in_memory(options.client, given, *sets.values())
                 self._check_scores(given, *sets.values())
                 return sets, self._checked(options)
 
@@ -171,7 +172,7 @@ class Fitting(Estimator):
         params = self._params(values, columns, target.n_classes, target.n_targets)
         if start is not None:
             objective = "custom" if callable(params.objective) else params.objective
-            _check_continues(start, "forest" if params.averages else "gbdt", objective, params)
+            check_continues(start, "forest" if params.averages else "gbdt", objective, params)
         eval_sets = read_eval_sets(sets, columns, target, comm, options.evaluation.eval_class_weight)
         all_or_none(lambda: self._check_loss(params, [rows.y, *(each.y for each in eval_sets)]), comm)
         metrics = self._metrics(options, params, eval_sets, target.n_classes)
@@ -381,40 +382,3 @@ class Fitting(Estimator):
             self.feature_names_in_ = np.asarray(columns.names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
-
-
-def _check_in_memory(client: Any, *sets: GivenRows) -> None:
-    """If X is in memory, no argument may be a Dask collection."""
-    if client is not None:
-        raise InvalidParameterError(
-            "client is for Dask collections, but X is in memory; leave client out, or pass a Dask array or DataFrame."
-        )
-    for given in sets:
-        for name in ("X", "y", "weight", "group", "qid", "init_score"):
-            if is_collection(getattr(given, name)):
-                argument = f"{given.prefix}{'sample_weight' if name == 'weight' else name}{given.suffix}"
-                raise InvalidTypeError(
-                    f"{argument} is a Dask collection, but X is in memory; call its compute(), or pass X as a Dask "
-                    "collection too."
-                )
-
-
-def _check_continues(start: Model, ensemble: str, objective: str, params: Params) -> None:
-    """Trees can only be added to a model of their own kind: their values are on its scale."""
-    if start.ensemble != ensemble:
-        raise InvalidParameterError(
-            f"init_model is of kind {start.ensemble!r}, but this estimator adds trees to {ensemble!r} only."
-        )
-    n_classes = params.n_classes
-    if n_classes == 1 and start.n_outputs != params.n_targets:
-        raise InvalidParameterError(
-            f"init_model has {start.n_outputs} output(s), this fit is for {params.n_targets}; use the same number of "
-            "columns of y, or of levels, for both."
-        )
-    is_of_classes = start.objective in losses_of("class")  # files of other libraries do not name the classes
-    n_known = (max(2, start.n_outputs) if is_of_classes else 1) if start.classes is None else len(start.classes)
-    if start.objective != objective or n_known != n_classes:
-        raise InvalidParameterError(
-            f"init_model was trained for {start.objective!r} with {n_known} class(es), this fit is for "
-            f"{objective!r} with {n_classes}; use the same objective and classes for both."
-        )
