@@ -71,14 +71,16 @@ class Conformance:
         def length(sender, receiver):
             return (5 * sender + 3 * receiver) % 4
 
+        calls = [(dtype, about) for dtype in DTYPES for about in (None, 0)]  # 0: 8 workers pass messages on
+
         def send(comm):
-            return [
-                comm.alltoall([values(comm.rank, to, length(comm.rank, to), dtype) for to in range(size)], "histograms")
-                for dtype in DTYPES
-            ]
+            to_each = {
+                dtype: [values(comm.rank, to, length(comm.rank, to), dtype) for to in range(size)] for dtype in DTYPES
+            }
+            return [comm.alltoall(to_each[dtype], "histograms", about) for dtype, about in calls]
 
         for receiver, results in enumerate(self.run(send, size)):
-            for dtype, result in zip(DTYPES, results, strict=True):
+            for (dtype, _), result in zip(calls, results, strict=True):
                 assert len(result) == size
                 for sender, part in enumerate(result):
                     assert part.dtype == dtype
@@ -126,6 +128,35 @@ class Conformance:
                 assert result.dtype == sent.dtype
                 assert result.shape == sent.shape
                 np.testing.assert_array_equal(result, sent)
+
+    @each_size
+    def test_choose(self, size):
+        """At each place the record with the largest gain, ties to the lowest feature; worker 0 may have the best."""
+        kind = np.dtype([("gain", np.float64), ("feature", np.int32)])
+
+        def given(rank):
+            records = np.zeros(12, kind)
+            records["gain"] = (np.arange(12) * (rank + 3)) % 5
+            records["feature"] = rank
+            return records
+
+        def better(a, b):
+            wins = (a["gain"] > b["gain"]) | ((a["gain"] == b["gain"]) & (a["feature"] < b["feature"]))
+            return np.where(wins, a, b)
+
+        def go(comm):
+            mine = given(comm.rank)
+            chosen = comm.choose(mine, "splits", better)
+            mine["gain"] = -1
+            return chosen, comm.choose(mine[:0], "splits", better), comm.traffic["splits"]
+
+        everybody = np.stack([given(rank) for rank in range(size)])
+        best = everybody["gain"].argmax(axis=0)  # the first of equals
+        sent = {1: 0, 2: 1, 3: 2, 5: 4, 8: 4}[size] * 12 * kind.itemsize
+        for chosen, none, traffic in self.run(go, size):
+            np.testing.assert_array_equal(chosen, everybody[best, np.arange(12)])
+            assert len(none) == 0
+            assert (traffic.bytes, traffic.calls) == (sent, 2)
 
     def test_items_keep_their_shape(self):
         """Only the number of items, the first dimension, is the sender's choice."""
@@ -244,6 +275,15 @@ class Conformance:
             [6 * (rank + 1) * (size - 1), to_all - 8 * (10 + rank), 11 * (size - 1) if rank == 0 else 0]
             for rank in range(size)
         ]
+
+    def test_bytes_that_are_passed_on(self):
+        """Of 8 workers by 3: a message that goes x places is sent once for each digit of x that is not zero."""
+
+        def send(comm):
+            comm.alltoall([np.zeros((to - comm.rank) % 8 + 1, np.uint8) for to in range(8)], "rows", about=1)
+            return comm.traffic["rows"].bytes
+
+        assert self.run(send, 8) == [2 + 3 + 4 + 2 * 5 + 2 * 6 + 7 + 2 * 8] * 8
 
     @each_size
     def test_bytes_of_reductions(self, size):
@@ -417,6 +457,45 @@ class Conformance:
             WorkerTimeoutError, match=rf"waited 0.2 s for worker {missing} of 3 at allgather.*'ballots'"
         ):
             self.run(go, 3, timeout=0.2)
+
+    def test_among_many_the_name_of_a_missing_worker_travels(self, tmp_path):
+        """Most of 8 workers wait for one that waits itself; nobody blames that one."""
+
+        def go(comm):
+            try:
+                comm.allgather(np.zeros(1), "bins")
+                if comm.rank == 5:
+                    time.sleep(2.0)
+                comm.allgather(np.zeros(1), "ballots")
+            except CommunicationError as error:
+                (tmp_path / str(comm.rank)).write_text(str(error))
+                raise
+
+        with pytest.raises(WorkerTimeoutError, match=r"waited 0.3 s for worker 5 of 8 at allgather.*'ballots'"):
+            self.run(go, 8, timeout=0.3)
+        messages = {path.name: path.read_text() for path in tmp_path.iterdir() if path.name != "5"}
+        assert len(messages) == 7
+        for message in messages.values():
+            assert "0.3 s for worker 5 of 8 at" in message or "WorkerTimeoutError about worker 5 " in message, message
+
+    def test_among_many_the_name_of_a_failed_worker_travels(self, tmp_path):
+        def go(comm):
+            try:
+                comm.alltoall([np.zeros(1)] * 8, "rows", about=0)
+                if comm.rank == 6:
+                    raise KeyError("broken shard")
+                comm.alltoall([np.zeros(1)] * 8, "rows", about=0)
+            except PeerFailedError as error:
+                (tmp_path / str(comm.rank)).write_text(str(error))
+                raise
+
+        start = time.monotonic()
+        with pytest.raises(KeyError, match="broken shard"):
+            self.run(go, 8)
+        assert time.monotonic() - start < SOON
+        messages = [path.read_text() for path in tmp_path.iterdir()]
+        assert len(messages) == 7
+        assert all("worker 6 raised the KeyError" in message for message in messages)
 
     def test_slow_but_in_time(self):
         def go(comm):

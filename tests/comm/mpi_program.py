@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from conformance import SIZES, Conformance
-from pvtree.comm import Communicator, mpi
+from pvtree.comm import Communicator, mpi, mpi_waiting
 from pvtree.errors import (
     CommunicationError,
     DivergedError,
@@ -262,7 +262,7 @@ def test_an_interrupted_wait_ends_the_communicator():
             time.sleep(0.3)
             return comm.allgather(np.zeros(1), "rows")
         with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(mpi, "sleep", interrupt)
+            patch.setattr(mpi_waiting, "sleep", interrupt)
             comm.allgather(np.zeros(1), "rows")
         return comm.allgather(np.zeros(1), "rows")
 

@@ -50,6 +50,8 @@ class TestVirtual(Conformance):
     ("by", "allgather", "allreduce", "broadcast"),
     [
         # 4 workers: gathers of 10, 20, 30 and 40 bytes; a reduction and a broadcast of 2000.
+        ("stepwise", LATENCY + 6 * MESSAGE + 120 * BYTE, 2 * (LATENCY + 6 * MESSAGE + 1500 * BYTE),
+         LATENCY + 6 * MESSAGE + 6000 * BYTE),
         ("direct", LATENCY + 6 * MESSAGE + 120 * BYTE, 2 * (LATENCY + 6 * MESSAGE + 1500 * BYTE),
          LATENCY + 6 * MESSAGE + 6000 * BYTE),
         ("ring", 3 * (LATENCY + 2 * MESSAGE + 40 * BYTE), 6 * (LATENCY + 2 * MESSAGE + 500 * BYTE),
@@ -77,8 +79,27 @@ def test_seconds_of_the_busiest_link_or_processor():
     assert odd.allreduce(100, 3) == pytest.approx(3 * (LATENCY + 2 * MESSAGE + 100 * BYTE))
 
 
+def test_many_machines_take_steps():
+    """8 machines: two steps of two messages each. In the second they send what they have from three places."""
+    two_steps = 2 * (LATENCY + 4 * MESSAGE)
+    sizes = [10, 20, 30, 40, 50, 60, 70, 80]
+    # Bytes that leave: machine 7 sends its 80 twice, then those of 5, 6 and 7 and those of 6 and 7.
+    assert LINKS.allgather(sizes) == pytest.approx(two_steps + (160 + 210 + 150) * BYTE)
+    assert LINKS.allreduce(500, 8) == pytest.approx(two_steps + 7 * 500 * BYTE)
+    assert LINKS.broadcast(500, 8) == pytest.approx(two_steps + 4 * 500 * BYTE)
+    assert LINKS.choose(500, 8) == pytest.approx(two_steps + 4 * 500 * BYTE)
+    # By 3: distances 1, 4, 7 and 2, 5 leave in the first step; 3 to 5 and 6, 7 in the second. Only machine 0 sends.
+    between = np.zeros((8, 8))
+    between[0] = [0, 1, 2, 4, 8, 16, 32, 64]
+    # Then machine 1 passes 8 and 64 on, machine 2 16, and machine 0 sends 4 and 32.
+    assert LINKS.alltoall(between, 3) == pytest.approx(two_steps + (1 + 8 + 64 + 2 + 16 + 8 + 64) * BYTE)
+    assert LINKS.alltoall(between) == pytest.approx(LATENCY + 14 * MESSAGE + 127 * BYTE)
+    shares = np.full((8, 8), 250.0)
+    assert LINKS.allreduce(2000, 8) == pytest.approx(LINKS.alltoall(shares, 3) + LINKS.allgather([250] * 8))
+
+
 def test_of_traffic_agrees_with_the_collectives():
-    for by, n_bytes in (("direct", 500), ("ring", 500), ("recursive doubling", 500)):
+    for by, n_bytes in (("stepwise", 500), ("direct", 500), ("ring", 500), ("recursive doubling", 500)):
         links = replace(LINKS, allgather_by=by)
         sent_by_each = 7 * n_bytes
         assert links.of_traffic(10 * sent_by_each, 10, 8) == pytest.approx(10 * links.allgather([n_bytes] * 8))
@@ -104,7 +125,7 @@ def test_rates_are_read():
         (lambda: Network.parse("0gbit"), r"network is '0gbit'"),
         (lambda: Network(-1.0), r"bits_per_second is -1.0; give a positive"),
         (lambda: Network(latency=float("nan")), r"latency is nan; give seconds"),
-        (lambda: Network(allreduce_by="tree"), r"allreduce_by is 'tree'; use one of direct, ring"),
+        (lambda: Network(allreduce_by="tree"), r"allreduce_by is 'tree'; use one of stepwise, direct, ring"),
         (lambda: Cluster("1gb"), r"network is '1gb'"),
         (lambda: Cluster(cores=0), r"cores is 0; give the cores of one machine"),
         (lambda: Cluster(Network(), latency=1.0), r"latency is given twice"),

@@ -6,6 +6,7 @@ import math
 import threading
 import time
 from dataclasses import dataclass, replace
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -104,16 +105,15 @@ def test_a_wrong_election_is_noticed_by_all(case: Case, broken: int) -> None:
 def test_a_wrong_split_is_noticed_by_all(case: Case, learner: str) -> None:
     """One worker hears other gains than were said: even after the very last split somebody looks."""
     assert run_all(case, learner, 3).raised is None
-    allgather = Exchange.allgather
+    choose = Exchange.choose
 
-    def hear_wrongly(self: Exchange, buffer: np.ndarray, phase: str) -> list[np.ndarray]:
-        parts = allgather(self, buffer, phase)
-        if HERE.rank == 1 and phase == "splits" and buffer.dtype.names and len(buffer):
-            best = max(range(len(parts)), key=lambda m: parts[m]["gain"][0])
-            parts[best]["gain"][0] = -np.inf
-        return parts
+    def hear_wrongly(self: Exchange, records: np.ndarray, *arguments: Any) -> np.ndarray:
+        chosen = choose(self, records, *arguments)
+        if HERE.rank == 1 and len(chosen):
+            chosen["gain"][0] = -np.inf
+        return chosen
 
-    with patch.object(Exchange, "allgather", hear_wrongly):
+    with patch.object(Exchange, "choose", hear_wrongly):
         assert_all_noticed(run_all(case, learner, 3))
 
 

@@ -122,7 +122,7 @@ def test_the_formulas_by_hand() -> None:
     assert each == {
         "ballots": 8 + 2 * 3 * 2,
         "histograms": 8 + (4 * 1 + 2 * 3) * 8 // 2,
-        "splits": 8 + 2 * (8 + 4 + 1 + 1 + 3 * 8),
+        "splits": 32 + 2 * (8 + 4 + 1 + 1 + 3 * 8),
         "scores": 2 * (2 + 3 + 5 * 2) * 8 // 2,
     }
     assert of_tree(growth, replace(wire, n_features=65_534))["ballots"].bytes == 2 * (8 + 2 * 3 * 2)
@@ -161,10 +161,10 @@ def message_sizes(monkeypatch) -> dict[int, list[list[int]]]:
     alltoall = Communicator.alltoall
     sizes: dict[int, list[list[int]]] = {}
 
-    def watched(self, buffers, phase):
+    def watched(self, buffers, phase, about=None):
         if phase == "histograms":
             sizes.setdefault(self.rank, []).append([buffer.nbytes for buffer in buffers])
-        return alltoall(self, buffers, phase)
+        return alltoall(self, buffers, phase, about)
 
     monkeypatch.setattr(Communicator, "alltoall", watched)
     return sizes

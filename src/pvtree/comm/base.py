@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
 
+from pvtree.comm.steps import n_choice_messages, n_hops, swap_radix
 from pvtree.comm.traffic import PHASES, Traffic
 from pvtree.errors import InvalidParameterError, InvalidTypeError
 from pvtree.kernels.team import Team
@@ -37,7 +38,9 @@ class Communicator(ABC):
 
     Returned arrays belong to the caller. The ledger counts the bytes that leave this worker, by the usual algorithms
     for M workers: (M-1) b for a gather of b bytes, 2 B (M-1)/M for a reduction of B bytes (ring), and what is addressed
-    to others for an all-to-all. A broadcast of B bytes counts as (M-1) B for the root and 0 for the others.
+    to others for an all-to-all. A broadcast of B bytes counts as (M-1) B for the root and 0 for the others. Where many
+    workers pass messages of an all-to-all on, each hop counts, for the worker that wrote the message. A choice among
+    records of B bytes counts as B times the messages that each worker sends, about 2 log M.
     """
 
     def __init__(self, rank: int, size: int) -> None:
@@ -57,8 +60,12 @@ class Communicator(ABC):
         self.traffic.record(phase, (self.size - 1) * buffer.nbytes, self.now() - start)
         return restore_items(parts, item)
 
-    def alltoall(self, buffers: Sequence[np.ndarray], phase: str) -> list[np.ndarray]:
-        """Send ``buffers[m]`` to worker m; ``result[m]`` came from worker m. Shapes may differ as in allgather."""
+    def alltoall(self, buffers: Sequence[np.ndarray], phase: str, about: int | None = None) -> list[np.ndarray]:
+        """Send ``buffers[m]`` to worker m; ``result[m]`` came from worker m. Shapes may differ as in allgather.
+
+        ``about``, the same on all workers, is roughly how many bytes each of them sends: if they are few, many workers
+        pass messages on. None sends all straight to their receivers.
+        """
         check_phase(phase)
         if len(buffers) != self.size:
             raise InvalidParameterError(
@@ -73,8 +80,10 @@ class Communicator(ABC):
         item = buffers[0].shape[1:]
         start = self.now()
         flat = [buffer.reshape(-1) for buffer in buffers]
-        parts = self._alltoall(flat, Call("alltoall", phase, buffers[0].dtype, item))
-        n_sent = sum(buffer.nbytes for buffer in buffers) - buffers[self.rank].nbytes
+        radix = self._radix(about)
+        detail = f"by {radix}" if radix < self.size else ""
+        parts = self._alltoall(flat, Call("alltoall", phase, buffers[0].dtype, item, detail), radix)
+        n_sent = sum(buffers[to].nbytes * n_hops((to - self.rank) % self.size, radix) for to in range(self.size))
         self.traffic.record(phase, n_sent, self.now() - start)
         return restore_items(parts, item)
 
@@ -90,6 +99,20 @@ class Communicator(ABC):
         share = (self.rank + 1) * buffer.nbytes // self.size - self.rank * buffer.nbytes // self.size
         self.traffic.record(phase, 2 * (buffer.nbytes - share), self.now() - start)
         return result
+
+    def choose(
+        self, records: np.ndarray, phase: str, better: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    ) -> np.ndarray:
+        """Return the best of all workers' records, place by place: as many records, the same on every worker.
+
+        ``better(a, b)`` takes the better record at each place. Neither order nor repetition may change the outcome.
+        """
+        check_phase(phase)
+        check_buffer(records)
+        start = self.now()
+        chosen = self._choose(records, better, Call("choose", phase, records.dtype, records.shape))
+        self.traffic.record(phase, n_choice_messages(self.size) * records.nbytes, self.now() - start)
+        return chosen
 
     def broadcast(self, buffer: np.ndarray | None, phase: str, root: int = 0) -> np.ndarray:
         """Return the root's buffer with its shape and dtype. The others' buffers are ignored."""
@@ -123,6 +146,10 @@ class Communicator(ABC):
         finally:
             self.traffic = kept
 
+    def _radix(self, about: int | None) -> int:
+        """Of an all-to-all: see steps.py. Sizes are rounded, because few plans are enough."""
+        return swap_radix(self.size, None if about is None else 1 << about.bit_length())
+
     def close(self) -> None:  # noqa: B027  (not abstract: most engines hold nothing)
         """Release what the engine holds, such as sockets."""
 
@@ -132,10 +159,15 @@ class Communicator(ABC):
     def _allgather(self, buffer: np.ndarray, call: Call) -> list[np.ndarray]: ...
 
     @abstractmethod
-    def _alltoall(self, buffers: list[np.ndarray], call: Call) -> list[np.ndarray]: ...
+    def _alltoall(self, buffers: list[np.ndarray], call: Call, radix: int) -> list[np.ndarray]: ...
 
     @abstractmethod
     def _allreduce(self, buffer: np.ndarray, op: str, call: Call) -> np.ndarray: ...
+
+    @abstractmethod
+    def _choose(
+        self, records: np.ndarray, better: Callable[[np.ndarray, np.ndarray], np.ndarray], call: Call
+    ) -> np.ndarray: ...
 
     @abstractmethod
     def _broadcast(self, buffer: np.ndarray | None, root: int, call: Call) -> np.ndarray: ...
@@ -150,11 +182,16 @@ class Solo(Communicator):
     def _allgather(self, buffer: np.ndarray, call: Call) -> list[np.ndarray]:
         return [buffer.copy()]
 
-    def _alltoall(self, buffers: list[np.ndarray], call: Call) -> list[np.ndarray]:
+    def _alltoall(self, buffers: list[np.ndarray], call: Call, radix: int) -> list[np.ndarray]:
         return [buffers[0].copy()]
 
     def _allreduce(self, buffer: np.ndarray, op: str, call: Call) -> np.ndarray:
         return buffer.copy()
+
+    def _choose(
+        self, records: np.ndarray, better: Callable[[np.ndarray, np.ndarray], np.ndarray], call: Call
+    ) -> np.ndarray:
+        return records.copy()
 
     def _broadcast(self, buffer: np.ndarray | None, root: int, call: Call) -> np.ndarray:
         assert buffer is not None  # the only worker is the root
@@ -192,3 +229,13 @@ def check_buffer(buffer: object) -> None:
         raise InvalidTypeError(
             f"The buffer of shape {buffer.shape} is not contiguous; pass np.ascontiguousarray(buffer)."
         )
+
+
+def kind_of(error: BaseException) -> str:
+    """The name of an error as the others hear it, with the workers that are late or lost."""
+    about = getattr(error, "about", "")
+    return type(error).__name__ + (f" about {about}" if about else "")
+
+
+def name_workers(ranks: list[int]) -> str:
+    return f"worker{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}" if ranks else "the others"

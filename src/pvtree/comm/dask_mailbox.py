@@ -8,7 +8,7 @@ on the worker's event loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 0.5  # how often a waiting worker checks whether waiting still makes sense
 PATIENCE = 1.0  # seconds for the last words of a peer that cannot be reached and has never been heard from
 FAREWELL_SECONDS = 1.0  # limit for sending last words: the others may be gone
+MOST_QUESTIONS = 8  # how often somebody who waits itself is waited for again, where messages are passed on
 
 
 class Interruption(Exception):
@@ -134,8 +135,9 @@ class Mailbox:
         self._incoming: dict[int, Comm] = {}
         self._ended: set[int] = set()  # peers whose incoming lines have ended
         self._failure: tuple[int, str] | None = None  # the first one reported: rank, name of the error
-        self._letters: dict[int, dict[int, Letter]] = {}  # by step, then sender; nobody is more than one step ahead
+        self._letters: dict[int, dict[int, Letter]] = {}  # by step, then sender; others may be some steps ahead
         self._step = 0
+        self._awaited: Sequence[int] = ()
         self._text = b""
         self._last_sign = 0.0
         self._waiter: asyncio.Future[None] | None = None
@@ -201,34 +203,44 @@ class Mailbox:
 
     def _missing(self) -> list[int]:
         here = self._letters.get(self._step, {})
-        return [peer for peer in self._lines if peer not in here or here[peer].n_missing]
+        return [peer for peer in self._awaited if peer not in here or here[peer].n_missing]
 
     # Exchanging.
 
     async def exchange(
-        self, text: bytes, outgoing: Sequence[np.ndarray], timeout: float, *, confirm: bool = False
-    ) -> list[np.ndarray]:
-        """Send ``outgoing[m]`` to worker m and wait for what each sends; with ``confirm``, also for all receipts."""
-        self._text, self._last_sign = text, monotonic()
+        self,
+        text: bytes,
+        outgoing: Mapping[int, np.ndarray],
+        awaited: Sequence[int],
+        timeout: float,
+        *,
+        confirm: bool = False,
+        asks_again: bool = False,
+    ) -> dict[int, np.ndarray]:
+        """Send ``outgoing[m]`` to worker m and wait for what the awaited ones send.
+
+        With ``confirm``, also wait for all receipts. With ``asks_again``, whoever waits itself is waited for again.
+        """
+        self._text, self._last_sign, self._awaited = text, monotonic(), awaited
         sending: dict[int, asyncio.Task[None]] = {}
         try:
-            for peer, line in self._lines.items():
-                data = outgoing[peer]
+            for peer, data in outgoing.items():
+                line = self._lines[peer]
                 if line.comm is not None and len(data) <= SHORT_BYTES and not confirm:
                     await line.post([self._step, text, len(data), 0, False, data.tobytes()])
                 else:
                     sending[peer] = asyncio.create_task(line.send(self._step, text, data, confirm))
                     sending[peer].add_done_callback(lambda task: self._wake())
-            await self._wait(sending, timeout)
+            await self._wait(sending, timeout, MOST_QUESTIONS if asks_again else 0)
         finally:
             self._waiter = None
             for task in sending.values():
                 task.cancel()
         letters = self._letters.pop(self._step, {})
         self._step += 1
-        return [letters[m].data if m != self.rank else outgoing[m].copy() for m in range(self.size)]
+        return {peer: letters[peer].data for peer in awaited}
 
-    async def _wait(self, sending: dict[int, asyncio.Task[None]], timeout: float) -> None:
+    async def _wait(self, sending: dict[int, asyncio.Task[None]], timeout: float, n_questions: int) -> None:
         loop = asyncio.get_running_loop()
         n_unsent = len(sending)
         while True:
@@ -244,7 +256,11 @@ class Mailbox:
                 late = sorted({*missing, *unsent})
                 waiting = await asyncio.gather(*(self._lines[peer].is_waiting() for peer in late))
                 self._check(self._missing())  # one of them may have failed in the meantime
-                raise PeersLate([peer for peer, waits in zip(late, waiting, strict=True) if not waits] or late)
+                guilty = [peer for peer, waits in zip(late, waiting, strict=True) if not waits]
+                if guilty or n_questions == 0:
+                    raise PeersLate(guilty or late)
+                n_questions, self._last_sign = n_questions - 1, monotonic()
+                continue
             waiter = self._waiter = loop.create_future()
             look = loop.call_later(min(left, LOOK_SECONDS), self._wake)
             await waiter

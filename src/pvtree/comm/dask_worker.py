@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from pvtree.comm import dask_mailbox
-from pvtree.comm.base import Call
+from pvtree.comm.base import Call, kind_of
 from pvtree.comm.pairwise import END, PairwiseCommunicator, text_of
 from pvtree.errors import CommunicationError, PeerFailedError
 
@@ -87,12 +87,12 @@ class DaskCommunicator(PairwiseCommunicator):
                 f"Worker {self.rank} of {self.size} does not know the training that it should join"
                 f"{self._where([self.rank])}: another worker has failed, or this one was restarted; train again."
             )
-        self._exchange(START, [np.empty(0, np.uint8)] * self.size)
+        self._with_all(START, [np.empty(0, np.uint8)] * self.size)
 
     def fail(self, error: BaseException) -> None:
         """Tell all others, whose current or next collective then raises PeerFailedError. Does not wait for them."""
         self._mark(error)
-        self._close(type(error).__name__)
+        self._close(kind_of(error))
 
     def close(self) -> None:
         self._close(None)
@@ -106,13 +106,18 @@ class DaskCommunicator(PairwiseCommunicator):
             with suppress(CommunicationError):
                 self._on_loop(mailbox.close(failure))
 
-    def _exchange(self, call: Call, outgoing: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def _exchange(
+        self, call: Call, outgoing: Mapping[int, np.ndarray], awaited: Sequence[int]
+    ) -> dict[int, np.ndarray]:
         if self._broken is not None:
             raise type(self._broken)(str(self._broken))
         assert self._mailbox is not None
         try:
             limit = max(self.timeout, START_SECONDS) if call == START else self.timeout
-            return self._on_loop(self._mailbox.exchange(text_of(call), outgoing, limit, confirm=call == END))
+            exchange = self._mailbox.exchange(
+                text_of(call), outgoing, awaited, limit, confirm=call == END, asks_again=self._passes_on
+            )
+            return self._on_loop(exchange)
         except dask_mailbox.Interruption as interruption:
             self._broken = self._explain(call, interruption)
             raise self._broken from None

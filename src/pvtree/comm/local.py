@@ -7,12 +7,13 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
+from functools import reduce
 from time import monotonic, perf_counter
 from typing import Any, TypeVar
 
 import numpy as np
 
-from pvtree.comm.base import Call, Communicator, reduce_by_rank
+from pvtree.comm.base import Call, Communicator, kind_of, name_workers, reduce_by_rank
 from pvtree.errors import (
     CommunicationError,
     DivergedError,
@@ -126,7 +127,7 @@ class LocalCommunicator(Communicator):
         # Copied twice: the sender may change its buffer afterwards, and each receiver may change what it received.
         return [part.copy() for part in self._meet(call, buffer.copy())]
 
-    def _alltoall(self, buffers: list[np.ndarray], call: Call) -> list[np.ndarray]:
+    def _alltoall(self, buffers: list[np.ndarray], call: Call, radix: int) -> list[np.ndarray]:
         given = self._meet(call, [buffer.copy() for buffer in buffers])
         received = [from_worker[self.rank] for from_worker in given]  # each copy has one receiver, which may keep it
         for from_worker in given:
@@ -136,6 +137,11 @@ class LocalCommunicator(Communicator):
     def _allreduce(self, buffer: np.ndarray, op: str, call: Call) -> np.ndarray:
         # Summed up once, by the last to arrive. The others wait meanwhile, so no buffer can change.
         return self._meet(call, buffer, lambda given: reduce_by_rank(given, op)).copy()
+
+    def _choose(
+        self, records: np.ndarray, better: Callable[[np.ndarray, np.ndarray], np.ndarray], call: Call
+    ) -> np.ndarray:
+        return self._meet(call, records, lambda given: reduce(better, given)).copy()
 
     def _broadcast(self, buffer: np.ndarray | None, root: int, call: Call) -> np.ndarray:
         return self._meet(call, None if buffer is None else buffer.copy())[root].copy()
@@ -268,7 +274,7 @@ class Meeting:
         if self.failure is not None:
             failed, error = self.failure
             raise PeerFailedError(
-                f"Worker {rank} of {self.size} stops because worker {failed} raised the {type(error).__name__} "
+                f"Worker {rank} of {self.size} stops because worker {failed} raised the {kind_of(error)} "
                 "that caused this error; fix that error first."
             ) from error
         if self._ended:
@@ -308,9 +314,11 @@ class Meeting:
 
     def _overdue(self, rank: int) -> WorkerTimeoutError:
         missing = sorted(self._running)
-        names = f"worker {missing[0]}" if len(missing) == 1 else f"workers {', '.join(map(str, missing))}"
+        names = name_workers(missing)
         what = f"at {self._call}" if self._n_here else "to free a core"
-        return WorkerTimeoutError(
+        error = WorkerTimeoutError(
             f"Worker {rank} waited {self.timeout:g} s for {names} of {self.size} {what}; "
             "raise the time limit if they only need longer, otherwise find out what they are stuck in."
         )
+        error.about = names  # type: ignore[attr-defined]
+        return error

@@ -1,16 +1,16 @@
 """MPI ranks as workers: collectives made of MPI's nonblocking messages between pairs of ranks.
 
-Every collective is one round; only a large all-reduce takes two. In a round each worker sends every other one a note
-(its call, and how many bytes follow) and then the data, and waits for theirs. MPI's own collectives are not used,
-because with messages between pairs:
+A collective of few workers is one round; many workers pass messages on in a few rounds (steps.py). In a round each
+worker sends some others a note (its call, and how many bytes follow) and then the data, and waits for others' notes.
+MPI's own collectives are not used, because with messages between pairs:
 
-- A worker that is missing, or makes another call, is known by its number, at once and on every worker.
+- A worker that is missing, or makes another call, is known by its number: to those who wait for it, who tell all.
 - A waiting rank can sleep without delaying others; MPI's collectives pass data on from rank to rank. ADR 0013 has the
   measurements.
 - Bytes that leave a host are those in the ledger, and floats are added in the order of ranks, as on threads.
 
-The ledger leaves out the notes, about 60 bytes per other worker and collective. It also counts an all-reduce of at most
-1 kB like a ring, although it goes straight to all workers, which costs M/2 times the bytes but saves a round.
+The ledger leaves out the notes, about 60 bytes per message, and 8 bytes per message that is passed on. It also counts
+an all-reduce of at most 1 kB like a ring, although it is gathered, which costs M/2 times the bytes but saves a round.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from struct import Struct
 from time import monotonic, sleep
@@ -27,8 +27,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from pvtree.comm.base import Call
+from pvtree.comm.base import Call, kind_of
 from pvtree.comm.mpi_ending import ENDING, OUTPUT_SECONDS, WITNESS, end_all, head_start, host_name, who_failed
+from pvtree.comm.mpi_waiting import BrokenRequests, nothing, wait_politely
 from pvtree.comm.pairwise import END, LONGEST_TEXT, PairwiseCommunicator, text_of
 from pvtree.errors import (
     CommunicationError,
@@ -47,7 +48,7 @@ Result = TypeVar("Result")
 # A note: bytes of data, length of the text, whether the sender has failed; then the text; then the data if it is short.
 NOTE_HEAD = Struct("<qi?")
 SHORT_BYTES = 4096  # data up to this size travels inside the note, in one message
-NOTE_TAG, DATA_TAG = 1, 2
+NOTE_TAG, DATA_TAG, QUESTION_TAG, ANSWER_TAG = 1, 2, 3, 4
 ROLL_TAG = 31_415  # and the 999 after it, on the user's own communicator; MPI guarantees tags up to 32,767
 START = Call("the start", "")
 # Longer data travels in pieces: MPI before version 4 counts to 2^31, and each piece that arrives shows progress. Pieces
@@ -56,10 +57,9 @@ START = Call("the start", "")
 PIECE_BYTES = 1 << 20
 STRAIGHT_BYTES = 1024  # all-reduces up to this size take one round
 
-YIELD_SECONDS = 50e-6  # how long a waiting worker only yields its core, before it begins to sleep
-LONGEST_PAUSE = 1e-3
 FAREWELL_SECONDS = 1.0  # limit for telling the others of a failure: they may be gone
-ROLL_SECONDS = 0.3  # limit for answers when somebody is missing at the start
+ROLL_SECONDS = 0.3  # limit for answers when somebody is missing
+MOST_QUESTIONS = 8  # how often somebody who waits itself is waited for again
 
 # Messages that were abandoned. MPI may still read or write their memory, so it must not be freed.
 UNFINISHED: list[list[MPI.Request]] = []
@@ -134,12 +134,13 @@ class MPICommunicator(PairwiseCommunicator):
         self._mpi = load_mpi()
         self._notes = np.empty((self.size, NOTE_HEAD.size + LONGEST_TEXT + SHORT_BYTES), np.uint8)
         self._broken: CommunicationError | None = None  # why nothing more can be sent
+        self._heard = ""  # of which failure, as others are told
         self._pids: list[int] = []
         self._hosts: list[str] = []
         WITNESS.watch(self._mpi.COMM_WORLD)
         self._meet(given)
         own = np.frombuffer(f"{os.getpid()} {host_name()}".encode(), np.uint8)
-        for sent in self._exchange(START, [own] * self.size):  # not in the ledger
+        for sent in self._gather_bytes(own, START):  # not in the ledger
             pid, _, host = sent.tobytes().decode().partition(" ")
             self._pids.append(int(pid))
             self._hosts.append(host)
@@ -205,7 +206,9 @@ class MPICommunicator(PairwiseCommunicator):
         self._mark(error)
         if self._line == self._mpi.COMM_NULL:
             return
-        note = [pack_note(type(error).__name__.encode()[:LONGEST_TEXT], None, has_failed=True), self._mpi.BYTE]
+        # Whoever has heard of another's failure passes that on, so that the first one is named everywhere.
+        text = (self._heard or f"{self.rank} {kind_of(error)}").encode()[:LONGEST_TEXT]
+        note = [pack_note(text, None, has_failed=True), self._mpi.BYTE]
         requests = [self._line.Isend(note, other, NOTE_TAG) for other in self._others]
         try:
             wait_politely(self._mpi, requests, FAREWELL_SECONDS, lambda done: None, TimeoutError)
@@ -222,13 +225,16 @@ class MPICommunicator(PairwiseCommunicator):
 
     # How data travels.
 
-    def _exchange(self, call: Call, outgoing: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def _exchange(
+        self, call: Call, outgoing: Mapping[int, np.ndarray], awaited: Sequence[int]
+    ) -> dict[int, np.ndarray]:
         if self._broken is not None:
             raise type(self._broken)(str(self._broken))
         text = text_of(call)
-        arrived = [outgoing[self.rank].copy()] * self.size  # the others' entries are replaced below
+        arrived: dict[int, np.ndarray] = {}
         requests: list[MPI.Request] = []
         peers: list[int] = []  # the peer of each request
+        n_questions = 0
 
         def start(send_or_receive: Callable[..., MPI.Request], data: object, peer: int, tag: int) -> None:
             requests.append(send_or_receive([data, self._mpi.BYTE], peer, tag))
@@ -236,7 +242,7 @@ class MPICommunicator(PairwiseCommunicator):
 
         def on_done(index: int) -> None:
             """The first requests receive notes. A peer that made the same call is asked for its data."""
-            if index >= len(self._others):
+            if index >= len(awaited):
                 return
             peer = peers[index]
             arrived[peer], is_complete = self._open_note(peer, call, text)
@@ -244,28 +250,54 @@ class MPICommunicator(PairwiseCommunicator):
                 for piece in pieces(arrived[peer]):
                     start(self._line.Irecv, piece, peer, DATA_TAG)
 
-        def overdue() -> WorkerTimeoutError:
+        def overdue() -> WorkerTimeoutError | None:
+            nonlocal n_questions
             late = {peer for peer, each in zip(peers, requests, strict=True) if each != self._mpi.REQUEST_NULL}
-            return self._overdue(sorted(late), call)
+            if self._passes_on and n_questions < MOST_QUESTIONS:
+                n_questions += 1
+                late -= self._who_waits(sorted(late))
+            return self._overdue(sorted(late), call) if late else None
 
         try:
-            for peer in self._others:
+            for peer in awaited:
                 start(self._line.Irecv, self._notes[peer], peer, NOTE_TAG)
-            for peer in self._others:
-                start(self._line.Isend, pack_note(text, outgoing[peer]), peer, NOTE_TAG)
-            for peer in self._others:  # sent unasked: waiting for a request would cost another round
-                if outgoing[peer].nbytes > SHORT_BYTES:
-                    for piece in pieces(outgoing[peer]):
+            for peer, data in outgoing.items():
+                start(self._line.Isend, pack_note(text, data), peer, NOTE_TAG)
+            for peer, data in outgoing.items():  # sent unasked: waiting for a request would cost another round
+                if data.nbytes > SHORT_BYTES:
+                    for piece in pieces(data):
                         start(self._line.Isend, piece, peer, DATA_TAG)
-            wait_politely(self._mpi, requests, self.timeout, on_done, overdue)
+            on_idle = self._answer_questions if self._passes_on else nothing
+            wait_politely(self._mpi, requests, self.timeout, on_done, overdue, on_idle)
         except BaseException as error:
-            give_up(self._mpi, requests[: len(self._others)], requests)
+            give_up(self._mpi, requests[: len(awaited)], requests)
             if isinstance(error, BrokenRequests):
                 self._broken = self._lost(sorted({peers[index] for index in error.indices}), call, error)
                 raise self._broken from error
             self._broken = error if isinstance(error, CommunicationError) else self._left_early(call, error)
             raise
         return arrived
+
+    def _who_waits(self, late: Sequence[int]) -> set[int]:
+        """Which of these wait for somebody themselves, and so are not to blame. Asked when the time is up."""
+        waiting: set[int] = set()
+        byte = self._mpi.BYTE
+        answers = [self._line.Irecv([bytearray(1), byte], peer, ANSWER_TAG) for peer in late]
+        questions = [self._line.Isend([bytearray(1), byte], peer, QUESTION_TAG) for peer in late]
+        with suppress(TimeoutError):
+            wait_politely(
+                self._mpi, answers, ROLL_SECONDS, lambda i: waiting.add(late[i]), TimeoutError, self._answer_questions
+            )
+        UNFINISHED.append([each for each in (*answers, *questions) if each != self._mpi.REQUEST_NULL])
+        return waiting
+
+    def _answer_questions(self) -> None:
+        """Tell everybody who asks that this worker waits too."""
+        status = self._mpi.Status()
+        while self._line.Iprobe(self._mpi.ANY_SOURCE, QUESTION_TAG, status):
+            room = [bytearray(1), self._mpi.BYTE]
+            self._line.Recv(room, status.source, QUESTION_TAG)
+            UNFINISHED.append([self._line.Isend(room, status.source, ANSWER_TAG)])
 
     def _open_note(self, peer: int, call: Call, text: bytes) -> tuple[np.ndarray, bool]:
         """The peer's data and True, or room for it and False. Raise if the peer failed or made another call."""
@@ -274,60 +306,14 @@ class MPICommunicator(PairwiseCommunicator):
         begin = NOTE_HEAD.size + n_text
         its_text = note[NOTE_HEAD.size : begin].tobytes()
         if has_failed:
-            raise self._peer_failed(peer, its_text.decode())
+            self._heard = its_text.decode()
+            origin, _, kind = self._heard.partition(" ")
+            raise self._peer_failed(int(origin), kind)
         if its_text != text:
             raise self._diverged(call, peer, its_text.decode())
         if n_bytes > SHORT_BYTES:
             return np.empty(n_bytes, np.uint8), False
         return note[begin : begin + n_bytes].copy(), True  # a copy belongs to the caller and is aligned for any dtype
-
-
-class BrokenRequests(Exception):
-    """MPI could not complete these requests: the process at the other end is gone."""
-
-    def __init__(self, indices: list[int], reason: str) -> None:
-        super().__init__(reason)
-        self.indices = indices
-
-
-def wait_politely(
-    mpi: ModuleType,
-    requests: list[MPI.Request],
-    timeout: float,
-    on_done: Callable[[int], None],
-    overdue: Callable[[], Exception],
-) -> None:
-    """Wait until all requests are done, including those that ``on_done(index)`` adds.
-
-    Raises ``overdue()`` if no request is done for ``timeout`` seconds. There may be more ranks than cores, and the
-    missing rank needs a core. So a waiting rank sleeps for an eighth of the time that it has waited, and is late by an
-    eighth at most.
-    """
-    since = monotonic()
-    statuses: list[MPI.Status] = []
-    finished: set[int] = set()
-    while True:
-        try:
-            done = mpi.Request.Testsome(requests, statuses)
-        except mpi.Exception as error:
-            ended = [i for i, each in enumerate(requests) if each == mpi.REQUEST_NULL and i not in finished]
-            wrong = {i: status.error for i, status in zip(ended, statuses, strict=False) if status.error}
-            reasons = [mpi.Get_error_string(code) for code in wrong.values()] or [str(error)]
-            raise BrokenRequests(list(wrong), " ".join(reasons[0].split())) from error
-        if done is None:  # no request is left
-            return
-        for index in done:
-            on_done(index)
-        finished.update(done)
-        now = monotonic()
-        if done:
-            since = now
-        elif now - since > timeout:
-            raise overdue()
-        elif now - since < YIELD_SECONDS:
-            yield_core()
-        else:
-            sleep(min(LONGEST_PAUSE, (now - since) / 8))
 
 
 def roll_tag(given: MPI.Intracomm) -> int:
@@ -337,13 +323,6 @@ def roll_tag(given: MPI.Intracomm) -> int:
     n_before = given.Get_attr(KEYS[0]) or 0
     given.Set_attr(KEYS[0], n_before + 1)
     return ROLL_TAG + n_before % 1000
-
-
-def yield_core() -> None:
-    if hasattr(os, "sched_yield"):
-        os.sched_yield()
-    else:  # Windows
-        sleep(0)
 
 
 def give_up(mpi: ModuleType, receives: list[MPI.Request], requests: list[MPI.Request]) -> None:

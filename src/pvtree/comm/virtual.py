@@ -20,6 +20,7 @@ from pvtree.comm import local
 from pvtree.comm.base import Call
 from pvtree.comm.local import LocalCommunicator, Meeting
 from pvtree.comm.network import Network
+from pvtree.comm.steps import n_choice_messages
 from pvtree.errors import InvalidParameterError
 from pvtree.kernels.team import Team
 
@@ -134,7 +135,9 @@ class Timeline:
         self.has_advanced = not all(self.is_stopped)
         if not self.has_advanced:
             return
-        share = reducing / len(given)  # on a real cluster each machine sums up its part of the buffer
+        # On a real cluster each machine sums up its part of the buffer, or chooses once for each message it gets.
+        n_times = n_choice_messages(len(given)) / max(1, len(given) - 1) if call.verb == "choose" else 1 / len(given)
+        share = reducing * n_times
         on_network = seconds_of(self.network, call, given)
         self.now += self.cluster.span([computed + share for computed in self.since]) + on_network
         self.network_seconds += on_network
@@ -203,13 +206,19 @@ class VirtualCommunicator(LocalCommunicator):
         with self._stopped():
             return super()._allgather(buffer, call)
 
-    def _alltoall(self, buffers: list[np.ndarray], call: Call) -> list[np.ndarray]:
+    def _alltoall(self, buffers: list[np.ndarray], call: Call, radix: int) -> list[np.ndarray]:
         with self._stopped():
-            return super()._alltoall(buffers, call)
+            return super()._alltoall(buffers, call, radix)
 
     def _allreduce(self, buffer: np.ndarray, op: str, call: Call) -> np.ndarray:
         with self._stopped():
             return super()._allreduce(buffer, op, call)
+
+    def _choose(
+        self, records: np.ndarray, better: Callable[[np.ndarray, np.ndarray], np.ndarray], call: Call
+    ) -> np.ndarray:
+        with self._stopped():
+            return super()._choose(records, better, call)
 
     def _broadcast(self, buffer: np.ndarray | None, root: int, call: Call) -> np.ndarray:
         with self._stopped():
@@ -277,7 +286,10 @@ def seconds_of(network: Network, call: Call, given: list[Any]) -> float:
     if call.verb == "allgather":
         return network.allgather([buffer.nbytes for buffer in given])
     if call.verb == "alltoall":
-        return network.alltoall(np.array([[buffer.nbytes for buffer in row] for row in given]))
+        sizes = np.array([[buffer.nbytes for buffer in row] for row in given])
+        return network.alltoall(sizes, int(call.detail.removeprefix("by ")) if call.detail else None)
+    if call.verb == "choose":
+        return network.choose(given[0].nbytes, len(given))
     if call.verb == "allreduce":
         return network.allreduce(given[0].nbytes, len(given))
     return network.broadcast(next(buffer.nbytes for buffer in given if buffer is not None), len(given))

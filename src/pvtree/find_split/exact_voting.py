@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from pvtree.comm import Communicator
 from pvtree.find_split.bounds import Bounds
 from pvtree.find_split.certificates import Certificate
+from pvtree.find_split.merging import with_passenger, without_passenger
 from pvtree.find_split.proof import Proof
 from pvtree.find_split.splits import agree_on_best
 from pvtree.find_split.top_k_by_level import TopKByLevel
 from pvtree.find_split.voting import Voting, elect, top_k
 from pvtree.growing.frontier_records import Elected
-from pvtree.kernels.bounds.rounding_grid import ROUNDS
 
 if TYPE_CHECKING:
     from pvtree.growing.frontier import Frontier
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Attributes in doubt are merged in batches, those with the largest bounds first: one of them may win and settle the
 # rest. The first batch has _FIRST_BATCH of each owner; each later batch has _GROWTH times as many.
-_FIRST_BATCH, _GROWTH = 1, 8
+_FIRST_BATCH, _GROWTH = 4, 8
 # A node with at most this many rows per worker merges everything, which is shorter than bounds and the doubts they
 # leave. So do the descendants of a node that had to merge more than this share of its attributes: with fewer rows they
 # know even less.
@@ -38,7 +38,8 @@ class ExactVoting(Voting):
     """Votes like ``Voting``; then proves the elected winners the best, or finds the better ones.
 
     A proof waits until its node is about to be split. Most other nodes never need one: whatever their best split is, it
-    gains too little for the leaf budget.
+    gains too little for the leaf budget. Then the node is split as elected, and what is left of its proof travels with
+    the messages about its children. If that finds a better split, the node is split again.
     """
 
     def __init__(self, comm: Communicator, top_k: int | str, election_size: float, packs: bool) -> None:
@@ -55,6 +56,8 @@ class ExactVoting(Voting):
         self.sent_before: list[int] = []  # by level: bytes that this worker had sent before it
         self.n_open_by_level: list[int] = []
         self.ballots: list[tuple[np.ndarray, np.ndarray]] = []  # (nodes, all workers' ballots): a proof may come later
+        self.open_proof: OpenProof | None = None
+        self.refuted = np.empty(0, np.int64)  # nodes that have been split, and have a better split
 
     def find_splits(self, frontier: Frontier) -> None:
         """PV-Tree_FindBestSplit for every open node at once, and bounds of the attributes that it leaves out."""
@@ -75,13 +78,23 @@ class ExactVoting(Voting):
         elected = with_all_of(frontier, merges_all, elected)
         self.exchange.decide(elected.start, elected.feature)
         # Merge the elected histograms. The bounds of all other attributes travel in the same messages.
+        # So do the rounded sums of an open proof of the nodes above.
         bounds = Bounds(frontier, elected, self.exchange.comm)
         messages = bounds.write()
         self.bound_bytes += sum(len(each) for each in messages)
         self.known.how[frontier.row_node[merges_all]] = _UNVOTED
-        upper, smallest = bounds.read(self.merging.merge(frontier, elected, along=messages))
+        above, self.open_proof = self.open_proof, None
+        rounded = [messages[0][:0]] * len(messages) if above is None else above.messages
+        along = [with_passenger(each, message) for each, message in zip(rounded, messages, strict=True)]
+        brought = [without_passenger(each) for each in self.merging.merge(frontier, elected, along=along)]
+        upper, smallest = bounds.read([message for _, message in brought])
         self.known.upper[frontier.row_node], self.known.smallest[frontier.row_node] = upper, smallest
-        agree_on_best(frontier, self.exchange)
+        if above is None:
+            agree_on_best(frontier, self.exchange)
+        else:
+            self._read_proof(frontier, above, [each for each, _ in brought] or above.messages)
+            most = agree_on_best(frontier, self.exchange, also=above.proof.upper.max(axis=1, initial=-np.inf))
+            self._close_proof(frontier, above, most)
         nodes = frontier.row_node[rows]
         if frontier.rules.max_leaves == 0:  # every node that can be split will be
             self._prove(frontier, nodes)
@@ -90,11 +103,62 @@ class ExactVoting(Voting):
             self.ballots.append((nodes, all_ballots))
 
     def confirm(self, frontier: Frontier, nodes: np.ndarray, is_end: bool) -> bool:
-        """Prove the splits of these nodes; at the end, also that no other node should be split instead."""
-        if is_end:
-            nodes = frontier.open_leaves()
+        """Begin to prove the splits of these nodes; at the end, also that no other node should be split instead."""
+        above, self.open_proof = self.open_proof, None
+        if above is not None:  # there was nothing to evaluate among the children
+            self._read_proof(frontier, above, self.exchange.alltoall(above.messages, "proofs"))
+            self._close_proof(frontier, above, np.full(len(above.nodes), np.inf))
+        refuted, self.refuted = self.refuted, self.refuted[:0]
+        if len(refuted):
+            frontier.undo_splits(refuted)
+            return True
+        nodes = frontier.open_leaves() if is_end else nodes
         nodes = nodes[self.known.how[nodes] == _UNKNOWN]
-        return len(nodes) > 0 and self._prove(frontier, nodes)
+        if is_end:
+            return len(nodes) > 0 and self._prove(frontier, nodes)
+        if len(nodes):
+            self._open_proof(frontier, nodes)
+        return False
+
+    def _open_proof(self, frontier: Frontier, nodes: np.ndarray) -> None:
+        """Find out what is in doubt at these nodes, and write what may rule it out."""
+        with frontier.looking_at(nodes):
+            proof = Proof(frontier, self.known.upper[nodes], self.known.smallest[nodes], self.exchange)
+            to_narrow = self._ask(frontier, proof, nodes)
+            if proof.is_settled:
+                return
+            messages = proof.write(to_narrow)
+        self.rounded_bytes += sum(len(each) for to, each in enumerate(messages) if to != self.exchange.comm.rank)
+        self.open_proof = OpenProof(nodes, proof, messages)
+
+    def _ask(self, frontier: Frontier, proof: Proof, nodes: np.ndarray) -> np.ndarray:
+        """Gather all doubts; returns those that rounded sums may rule out."""
+        sent = self._sent_for_proofs()
+        in_doubt = proof.gather(proof.doubts())
+        self.rounded_bytes += self._sent_for_proofs() - sent
+        self.known.how[nodes] = _AT_ONCE
+        proof.is_settled = not in_doubt.any()
+        to_narrow = proof.to_narrow(in_doubt)
+        self.known.how[nodes[to_narrow.any(axis=1)]] = _ROUNDED
+        self.n_rounded += int(to_narrow.sum())
+        return to_narrow
+
+    def _read_proof(self, frontier: Frontier, above: OpenProof, messages: list[np.ndarray]) -> None:
+        with frontier.looking_at(above.nodes):
+            above.proof.read(messages)
+
+    def _close_proof(self, frontier: Frontier, above: OpenProof, most: np.ndarray) -> None:
+        """Merge what is still in doubt at nodes that are split already; ``most`` is the largest bound of each."""
+        gains = frontier.gains_of(above.nodes)
+        features = frontier.features_of(above.nodes)
+        with frontier.looking_at(above.nodes):
+            if (most >= frontier.least_gains()).any():
+                self._settle(frontier, above.proof)
+        changed = (frontier.gains_of(above.nodes) != gains) | (frontier.features_of(above.nodes) != features)
+        self.known.is_missed[above.nodes] = frontier.features_of(above.nodes) != features
+        self.known.make_room(frontier.n_node_room)
+        self.known.is_hopeless[frontier.children_of(above.nodes)] |= np.repeat(self.known.is_hopeless[above.nodes], 2)
+        self.refuted = np.concatenate((self.refuted, above.nodes[changed]))
 
     def _merges_all(self, frontier: Frontier) -> np.ndarray:
         """By row: whether the node merges everything, because a vote would not save bytes."""
@@ -106,36 +170,30 @@ class ExactVoting(Voting):
 
     def _prove(self, frontier: Frontier, nodes: np.ndarray) -> bool:
         """Rule out or merge every attribute that was not elected at these nodes; returns whether a split changed."""
-        how = np.full(len(nodes), _AT_ONCE)
         gains, features = frontier.gains_of(nodes), frontier.features_of(nodes)
-        sent = self._sent_for_proofs()
         with frontier.looking_at(nodes):
             proof = Proof(frontier, self.known.upper[nodes], self.known.smallest[nodes], self.exchange)
-            for grid in ROUNDS:
-                in_doubt = proof.gather(proof.doubts_to_narrow())
-                if not in_doubt.any():
-                    break
-                how[in_doubt.any(axis=1)] = _ROUNDED
-                self.n_rounded += int(in_doubt.sum())
-                proof.narrow(grid, in_doubt)
-            self.rounded_bytes += self._sent_for_proofs() - sent
-            sent = self._sent_for_proofs()
-            self._settle(frontier, proof, how)
-            self.extra_bytes += self._sent_for_proofs() - sent
-        self.known.how[nodes] = how
+            to_narrow = self._ask(frontier, proof, nodes)
+            if to_narrow.any():
+                sent = self._sent_for_proofs()
+                proof.narrow(to_narrow)
+                self.rounded_bytes += self._sent_for_proofs() - sent
+            if not proof.is_settled:
+                self._settle(frontier, proof)
         self.known.is_missed[nodes] = frontier.features_of(nodes) != features
         return bool((frontier.gains_of(nodes) != gains).any())
 
-    def _settle(self, frontier: Frontier, proof: Proof, how: np.ndarray) -> None:
+    def _settle(self, frontier: Frontier, proof: Proof) -> None:
         """Merge attributes that are still in doubt, until none is."""
         n_each, n_merged = _FIRST_BATCH, np.zeros(frontier.n_nodes, np.int64)
+        before = self._sent_for_proofs()
         while True:
             more = proof.most_doubtful(n_each)
             if len(more.feature) == 0:
-                return
+                break
             self.exchange.decide(more.start, more.feature)
             n_more = np.diff(more.start)
-            how[n_more > 0] = _MERGED
+            self.known.how[frontier.row_node[n_more > 0]] = _MERGED
             n_merged += n_more
             self.known.is_hopeless[frontier.row_node] |= n_merged > _MOST_OF_ALL * frontier.n_allowed
             self.n_extra += len(more.feature)
@@ -143,7 +201,16 @@ class ExactVoting(Voting):
             self.merging.merge_more(frontier, more, "proofs")
             agree_on_best(frontier, self.exchange, "proofs", known)
             proof.settle(more)
+            of_owner = np.bincount(more.row * proof.size + more.feature % proof.size)
+            if of_owner.max() < n_each:  # no owner has left anything out
+                break
             n_each *= _GROWTH
+        self.extra_bytes += self._sent_for_proofs() - before
+
+    def _note_votes(self, frontier: Frontier, nodes: np.ndarray, ballots: np.ndarray) -> None:
+        """Count how many of the (workers, nodes, k) ballots name the feature of each node's split."""
+        feature = frontier.features_of(nodes)
+        self.winners_votes.append((nodes, (ballots == feature[:, None]).sum(axis=(0, 2))))
 
     def _sent_for_proofs(self) -> int:
         return self.exchange.comm.traffic["proofs"].bytes
@@ -167,6 +234,14 @@ class ExactVoting(Voting):
         self.certificates.append(certificate)
         self.n_trees += 1
         self.by_level.learn(sent[3:], self.n_open_by_level)
+
+
+class OpenProof(NamedTuple):
+    """A proof of nodes that are split already, whose messages are still to be sent."""
+
+    nodes: np.ndarray
+    proof: Proof
+    messages: list[np.ndarray]  # rounded sums for each worker
 
 
 class NodesKnown:
@@ -216,14 +291,15 @@ class AuditedVoting(ExactVoting):
             Voting.find_splits(self, frontier)
 
     def confirm(self, frontier: Frontier, nodes: np.ndarray, is_end: bool) -> bool:
-        """As ``ExactVoting``, but without proofs for nodes that are not split: nobody would act on them."""
-        return self.is_audited and super().confirm(frontier, nodes, is_end=False)
+        """Prove what is split, and nothing else: nobody would act on it."""
+        nodes = nodes[self.known.how[nodes] == _UNKNOWN] if self.is_audited else nodes[:0]
+        return len(nodes) > 0 and self._prove(frontier, nodes)
 
     def _merges_all(self, frontier: Frontier) -> np.ndarray:
         return np.zeros(frontier.n_nodes, bool)  # plain voting votes on every node
 
-    def _settle(self, frontier: Frontier, proof: Proof, how: np.ndarray) -> None:
-        how[proof.gather(proof.doubts()).any(axis=1)] = _MERGED
+    def _settle(self, frontier: Frontier, proof: Proof) -> None:
+        self.known.how[frontier.row_node[proof.gather(proof.doubts()).any(axis=1)]] = _MERGED
 
     def finish_tree(self, frontier: Frontier, is_split: np.ndarray) -> None:
         if self.is_audited:

@@ -11,6 +11,7 @@ from pvtree.find_split.exchange import Exchange
 from pvtree.find_split.histogram_messages import HistogramMessages
 from pvtree.growing.frontier_records import Elected, Items
 from pvtree.kernels.wire import merge as kernels
+from pvtree.kernels.wire.messages import PACKED
 
 if TYPE_CHECKING:
     from pvtree.growing.frontier import Frontier
@@ -67,7 +68,7 @@ class Merging:
         own, messages[self.rank] = messages[self.rank], messages[self.rank][:0]
         if along is not None:
             messages = [with_passenger(each, message) for each, message in zip(along, messages, strict=True)]
-        received = self.exchange.alltoall(messages, phase)
+        received = self.exchange.alltoall(messages, phase, self._about(frontier, histograms))
         brought: list[np.ndarray] = []
         if along is not None:
             brought, received = map(list, zip(*map(without_passenger, received), strict=True))
@@ -76,6 +77,14 @@ class Merging:
         received[self.rank] = own
         histograms.read(received)
         return brought
+
+    def _about(self, frontier: Frontier, histograms: HistogramMessages) -> int:
+        """About how many bytes a worker sends, by what all workers know."""
+        if self.form != PACKED:
+            return 8 * sum(histograms.plain)
+        # Few rows are sent one by one, many as about two bytes of each bin.
+        each = 2 * np.minimum(frontier.row_counts // self.size, frontier.stride)
+        return int(histograms.n_items.sum(axis=1) @ each)
 
     def _owner(self, frontier: Frontier) -> np.ndarray:
         return np.arange(frontier.n_features) % self.size

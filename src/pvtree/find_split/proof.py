@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from pvtree.find_split.exchange import Exchange
 from pvtree.growing.frontier_records import Elected
 from pvtree.kernels.bounds import proof as kernels
 from pvtree.kernels.bounds.rounded_sums import most_bits
-from pvtree.kernels.bounds.rounding_grid import Grid
+from pvtree.kernels.bounds.rounding_grid import make_grid
 from pvtree.kernels.wire.histograms import from_bytes, to_bytes
 
 if TYPE_CHECKING:
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 # workers send the sums of their rows, rounded outward to a few bits (kernels/rounded_sums.py). What is in doubt even
 # then must be merged.
 
+# One round of sums for all features in doubt. A coarse round, and a fine one for what it leaves open, would take a
+# quarter fewer bytes, but more collectives for each frontier (docs/adr/0036-proofs-that-travel-along.md).
+GRID = make_grid(0.45, 0.4)
 # Rows of a node per worker. With fewer, the rows themselves take hardly more bytes than their rounded sums.
 _LEAST_ROUNDED = 32
 
@@ -36,6 +39,7 @@ class Proof:
         self.rank, self.size = exchange.comm.rank, exchange.comm.size
         # Rounded sums are pairs, of gradient and hessian or of two classes. Categories have no order to sum in.
         self.can_round = (frontier.is_categorical == 0) & (frontier.n_classes <= 2)
+        self.is_settled = False  # whether nothing is in doubt on any worker
 
     # Which features are in doubt
 
@@ -44,15 +48,15 @@ class Proof:
         in_doubt: np.ndarray = self.upper >= self.frontier.least_gains()[:, None]
         return in_doubt
 
-    def doubts_to_narrow(self) -> np.ndarray:
-        """Those of them that rounded sums may rule out for fewer bytes than a histogram takes.
+    def to_narrow(self, in_doubt: np.ndarray) -> np.ndarray:
+        """Those of all workers' doubts that rounded sums may rule out for fewer bytes than a histogram takes.
 
         None where no split is known that a feature must beat, nor where workers have few rows.
         """
         frontier = self.frontier
         has_rival = np.maximum(frontier.gains_of(frontier.row_node), frontier.least_gain_split()) > -np.inf
         worth_it = has_rival & (frontier.row_counts >= _LEAST_ROUNDED * self.size)
-        return self.doubts() & worth_it[:, None] & self.can_round[self.rank :: self.size]
+        return in_doubt * (worth_it[:, None] & self.can_round)
 
     def gather(self, own: np.ndarray) -> np.ndarray:
         """uint8 (n_nodes, n_features): every worker's flags of its own features, put together."""
@@ -69,17 +73,17 @@ class Proof:
 
     # Rounded sums of what is in doubt
 
-    def narrow(self, grid: Grid, in_doubt: np.ndarray) -> None:
-        """Lower ``upper`` by all workers' sums, rounded outward; ``in_doubt`` is the same on every worker."""
+    def write(self, in_doubt: np.ndarray) -> list[np.ndarray]:
+        """Bytes for each worker: sums of this worker's rows, rounded outward; ``in_doubt`` is known to every worker."""
         frontier = self.frontier
         n_by_worker = np.stack([in_doubt[:, to :: self.size].sum(axis=1, dtype=np.int64) for to in range(self.size)])
         room = most_bits(n_by_worker).sum(axis=1) // 64 + 2
         room[self.rank] = 0
         start = np.concatenate(([0], np.cumsum(room)))
         at, bits = np.zeros(self.size, np.int64), np.empty(start[-1], np.uint64)
-        most_features = int(n_by_worker.max(initial=0))
-        record, nodes, scratch = frontier.kernel_arguments
-        known = (in_doubt, most_features, frontier.least_gains(), frontier.row_node, record, nodes, *grid)
+        # The reader needs the same numbers, whatever has been found by then.
+        self.asked, self.least, self.most_features = in_doubt, frontier.least_gains(), int(n_by_worker.max(initial=0))
+        known = self._kernel_arguments()
 
         def write(first_row: int, last_row: int) -> None:
             frontier.run_on_blocks(
@@ -87,12 +91,25 @@ class Proof:
             )
 
         frontier.with_histograms(in_doubt.sum(axis=1), write)
-        messages = [to_bytes(bits[start[to] : start[to + 1]], int(at[to])) for to in range(self.size)]
-        words = [from_bytes(message) for message in self.exchange.alltoall(messages, "proofs")]
+        return [to_bytes(bits[start[to] : start[to + 1]], int(at[to])) for to in range(self.size)]
+
+    def read(self, messages: list[np.ndarray]) -> None:
+        """Lower ``upper`` by what all workers wrote."""
+        words = [from_bytes(message) for message in messages]
         place = np.concatenate(([0], np.cumsum([len(each) for each in words])))
         kernels.read_rounded(
-            self.size, self.rank, *known, place, np.concatenate(words), self.smallest, self.upper, scratch
+            self.size, self.rank, *self._kernel_arguments(), place, np.concatenate(words), self.smallest, self.upper,
+            self.frontier.kernel_arguments[2],
         )  # fmt: skip
+
+    def _kernel_arguments(self) -> tuple[Any, ...]:
+        record, nodes, _ = self.frontier.kernel_arguments
+        return (self.asked, self.most_features, self.least, self.frontier.row_node, record, nodes, *GRID)
+
+    def narrow(self, in_doubt: np.ndarray) -> None:
+        """Lower ``upper`` in an exchange of its own."""
+        about = int(in_doubt.sum()) * self.frontier.stride // 4  # about two bits of each bin
+        self.read(self.exchange.alltoall(self.write(in_doubt), "proofs", about))
 
     # What remains
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pvtree.comm import Communicator
+from pvtree.find_split import tellers
 from pvtree.find_split.merging import Merging
 from pvtree.find_split.splits import agree_on_best
 from pvtree.find_split.strategy import ParallelStrategy, Votes
@@ -58,18 +59,21 @@ class Voting(ParallelStrategy):
         # Local voting: each worker nominates its k best features of every node by its own rows.
         ballots = top_k(frontier, self.ballot_size)  # (open nodes, k)
         # Global voting: the features on most ballots are elected, the same on every worker.
-        all_ballots = np.stack(self.exchange.allgather(ballots, "ballots"))  # (workers, open nodes, k)
-        elected = elect(all_ballots, self.n_elected, frontier)
+        if tellers.has_tellers(self.exchange.comm.size, ballots.nbytes):
+            found = tellers.count_by_tellers(ballots, frontier.n_features, self.n_elected, self.exchange)
+            elected = of_rows(frontier, frontier.is_open, *found)
+        else:
+            all_ballots = np.stack(self.exchange.allgather(ballots, "ballots"))  # (workers, open nodes, k)
+            elected = elect(all_ballots, self.n_elected, frontier)
         self.exchange.decide(elected.start, elected.feature)
         # Merge only the elected histograms: traffic does not grow with the number of features.
         self.merging.merge(frontier, elected)
         agree_on_best(frontier, self.exchange)
-        self._note_votes(frontier, frontier.row_node[frontier.is_open], all_ballots)
-
-    def _note_votes(self, frontier: Frontier, nodes: np.ndarray, ballots: np.ndarray) -> None:
-        """Count how many of the (workers, nodes, k) ballots name the feature of each node's split."""
-        feature = frontier.features_of(nodes)
-        self.winners_votes.append((nodes, (ballots == feature[:, None]).sum(axis=(0, 2))))
+        # The winners are among the elected, whose votes are known.
+        is_winner = elected.feature == frontier.features_of(frontier.row_node)[elected.row]
+        votes = np.zeros(frontier.n_nodes, np.int64)
+        votes[elected.row[is_winner]] = elected.votes[is_winner]
+        self.winners_votes.append((frontier.row_node, votes))
 
     def finish_tree(self, frontier: Frontier, is_split: np.ndarray) -> None:
         votes = np.concatenate([np.empty(0, np.int64), *(v[is_split[nodes] == 1] for nodes, v in self.winners_votes)])
@@ -101,14 +105,11 @@ def top_k(frontier: Frontier, k: int, rows: np.ndarray | None = None, with_bound
 def elect(ballots: np.ndarray, n_elected: int, frontier: Frontier, rows: np.ndarray | None = None) -> Elected:
     """TopKByMajority of (workers, nodes, k) ballots, of the open nodes or of those rows of the frontier that voted."""
     rows = frontier.is_open if rows is None else rows
-    n_workers, n_open, k = ballots.shape
-    most = n_open * min(n_elected, n_workers * k)
-    start = np.zeros(n_open + 1, np.int64)
-    feature, votes = np.empty(most, np.int64), np.empty(most, np.int64)
-    n = kernels.elect(
-        ballots, frontier.n_features, n_elected, np.iinfo(ballots.dtype).max, start, feature, votes
-    )  # fmt: skip
-    # Other rows elect nothing.
+    return of_rows(frontier, rows, *tellers.elect(ballots, frontier.n_features, n_elected))
+
+
+def of_rows(frontier: Frontier, rows: np.ndarray, start: np.ndarray, feature: np.ndarray, votes: np.ndarray) -> Elected:
+    """An election of these rows of the frontier; other rows elect nothing."""
     counts = np.zeros(frontier.n_nodes, np.int64)
     counts[rows] = np.diff(start)
-    return Elected(np.concatenate(([0], np.cumsum(counts))), feature[:n], votes[:n])
+    return Elected(np.concatenate(([0], np.cumsum(counts))), feature, votes)

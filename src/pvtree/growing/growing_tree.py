@@ -155,6 +155,17 @@ class GrowingTree:
         """Move rows to their children, once their sides are marked."""
         self.team.for_blocks(kernels.scatter_rows, len(parents), parents, self.record, self.nodes, min_block=1)
 
+    def undo_splits(self, parents: np.ndarray) -> None:
+        """Make these nodes leaves again. Their children, none of which is split, become nodes without rows.
+
+        The rows of a node stay where they are until its grandchildren are made.
+        """
+        children, nodes = self.children_of(parents), self.nodes
+        self.give_up_histograms(children)
+        nodes["left_child"][parents] = 0
+        nodes["is_open"][children], nodes["gain"][children] = 0, -np.inf
+        nodes["stop"][children] = nodes["start"][children]
+
     def children_of(self, parents: np.ndarray) -> np.ndarray:
         """The left and the right child of each."""
         left = self.nodes["left_child"][parents]

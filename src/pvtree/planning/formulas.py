@@ -13,10 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pvtree.comm.steps import n_choice_messages, n_sent, swap_radix
 from pvtree.comm.traffic import PhaseTraffic
+from pvtree.find_split.tellers import has_tellers
 from pvtree.kernels.constants import MAX_CAPACITY
 
 SEAL = 8  # a hash of all decisions so far, at the start of every message of a strategy
+SEALS = 32  # the least and the greatest of all workers' seals and their owners, at the end of a choice
 WORD = 8  # an int64 or a float64
 SHORT_INDEX, LONG_INDEX = 2, 4  # a feature on a ballot
 MOST_SHORT = 65_534  # features that a short index can name, with one value left for "no vote"
@@ -38,6 +41,7 @@ class Wire:
     has_categories: bool = False
     n_scales: int = 2  # the largest gradient and hessian, which scale the integers; class counts need none
     has_exact_sums: bool = True  # of the leaves, if hessians are real numbers
+    packed: float = 1.0  # bytes of packed histograms, as a share of the plain ones
 
     @property
     def index_bytes(self) -> int:
@@ -66,20 +70,30 @@ class Growth:
     moves: Sequence[Sequence[int]] = ()  # by columns: each time rows moved, how many by each owner's columns
 
 
-def ballots(n_open: int, wire: Wire) -> int:
-    """Every worker sends k names per open node to all others."""
-    return _gathered(n_open * min(wire.top_k, wire.n_features) * wire.index_bytes, wire)
+def ballots(n_open: int, wire: Wire) -> PhaseTraffic:
+    """Every worker sends k names per open node to all others; many workers only to the tellers, who tell the elected.
+
+    A teller's answer has a number per node, and each elected feature with its votes, all in 4 bytes.
+    """
+    n_names = min(wire.top_k, wire.n_features)
+    n_bytes = n_open * n_names * wire.index_bytes
+    if not has_tellers(wire.n_workers, n_bytes):
+        return PhaseTraffic(_gathered(n_bytes, wire), 1)
+    n_elected = min(2 * n_names, wire.n_features)
+    told = (wire.n_workers - 1) * n_open * 4 * (1 + 2 * n_elected) + _gathered(0, wire)
+    return PhaseTraffic(_swapped((wire.n_workers - 1) * n_bytes, n_bytes, wire) + told, 2)
 
 
 def histograms(search: Search, wire: Wire) -> int:
-    """Every worker but the owner sends its part of a histogram to the owner."""
+    """Every worker but the owner sends its part of a histogram to the owner; many workers pass these messages on."""
     words = wire.n_planes * search.narrow_bins + wire.n_fields * search.wide_bins
-    return (wire.n_workers - 1) * WORD * words + _gathered(0, wire)
+    n_bytes = wire.packed * WORD * words
+    return _swapped(round((wire.n_workers - 1) * n_bytes), round(n_bytes), wire)
 
 
 def splits(n_open: int, wire: Wire) -> int:
-    """Every worker sends the best split of its own features per open node to all others."""
-    return _gathered(n_open * wire.split_bytes, wire)
+    """Every worker sends the best split that it knows of each open node, once per message of a choice."""
+    return wire.n_workers * n_choice_messages(wire.n_workers) * (n_open * wire.split_bytes + SEALS)
 
 
 def rows(by_owner: Iterable[int], wire: Wire) -> int:
@@ -98,6 +112,14 @@ def _gathered(n_bytes: int, wire: Wire) -> int:
     return wire.n_workers * (wire.n_workers - 1) * (n_bytes + SEAL)
 
 
+def _swapped(n_bytes: int, about: int, wire: Wire) -> int:
+    """An all-to-all of ``n_bytes`` by all workers together, equally many to each, and its seals."""
+    n_workers = wire.n_workers
+    radix = swap_radix(n_workers, 1 << about.bit_length())
+    n_messages = n_sent(n_workers, radix)
+    return round(n_bytes * n_messages / max(1, n_workers - 1)) + n_workers * n_messages * SEAL
+
+
 def of_tree(growth: Growth, wire: Wire) -> dict[str, PhaseTraffic]:
     """The traffic of one tree by phase."""
     n_searches = len(growth.searches)
@@ -108,7 +130,8 @@ def of_tree(growth: Growth, wire: Wire) -> dict[str, PhaseTraffic]:
     cost["histograms"] = PhaseTraffic(sum(histograms(search, wire) for search in growth.searches), n_searches)
     cost["scores"] = PhaseTraffic(scores(growth.n_nodes, wire), (wire.n_scales > 0) + 1 + wire.has_exact_sums)
     if wire.top_k:
-        cost["ballots"] = PhaseTraffic(sum(ballots(search.n_open, wire) for search in growth.searches), n_searches)
+        voted = [ballots(search.n_open, wire) for search in growth.searches]
+        cost["ballots"] = PhaseTraffic(sum(each.bytes for each in voted), sum(each.calls for each in voted))
     return cost
 
 

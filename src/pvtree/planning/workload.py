@@ -97,11 +97,10 @@ def sent_by(strategy: str, setting: Setting) -> Sent:
         cost = of_separate_trees([setting.n_leaves] * setting.n_workers, wire, keeps_best=strategy == "svore")
         return Sent(sum(each.bytes for each in cost.values()) / setting.n_workers, len(cost))
     growth = leaf_wise_tree(setting.n_rows, setting.n_leaves, wire, setting.n_merged(strategy), n_bins)
+    if setting.packs:
+        wire = replace(wire, packed=packed_share(setting.n_rows, setting.n_leaves, wire, n_bins))
     cost = of_tree(growth, wire)
     total = sum(phase.bytes for phase in cost.values())
-    if setting.packs and "histograms" in cost:
-        share = packed_share(setting.n_rows, setting.n_leaves, wire, n_bins)
-        total -= round((1.0 - share) * cost["histograms"].bytes)
     return Sent(total / setting.n_workers, sum(phase.calls for phase in cost.values()))
 
 
