@@ -99,6 +99,20 @@ def test_nodes_look_only_at_the_features_they_draw(name: str, n_sampled: int) ->
     assert_same(name, grow(name, bins, values, rules, n_threads=2), nodes)
 
 
+@pytest.mark.parametrize("n_sampled", [0, 2])
+@pytest.mark.parametrize("name", ["gradient constant", "gradient copies", "gradient real", "gradient precise"])
+def test_few_rows_are_split_as_by_histograms(name: str, n_sampled: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Missing values on both sides, ties, least sums of hessians and a penalty, in blocks and one by one."""
+    bins, values = random_rows(name, 500, 20)
+    rules = make_rules(name, min_count=2, min_hess=3.0, reg_alpha=2.0, reg_lambda=1.0, n_sampled=n_sampled, key=5)
+    grown = grow(name, bins, values, rules)
+    monkeypatch.setattr("pvtree.growing.grower._TINY_ROWS", 0)
+    assert_identical(grown, grow(name, bins, values, rules))
+    inner = grown.feature >= 0
+    assert (grown.sums[inner, 0] <= 32).sum() > 20
+    assert {0, 1} == set(grown.default_left[inner])
+
+
 @pytest.mark.parametrize("max_depth", [1, 2, 4])
 def test_no_leaf_is_deeper_than_allowed(max_depth: int) -> None:
     name = "gradient constant"

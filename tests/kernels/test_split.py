@@ -9,6 +9,7 @@ import pytest
 
 from growing_rows import assert_same, brute_force, grow, make_rules
 from packed_rows import FULL, LAYOUTS, random_values
+from pvtree.kernels.growing.collect import gradient_in, hessian_in
 
 PENALTIES: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -99,3 +100,17 @@ def test_unknown_values_follow_the_larger_child_where_nothing_is_missing() -> No
         assert grow("gradient constant", bins, values, rules).default_left[0] == (n_left == 7)
         left_set = grow("gradient constant", bins, values, rules, categorical=(0,)).left_set[0]
         assert (int(left_set[3]) == 2**64 - 1) == (n_left == 7)  # bins that no row has
+
+
+def test_packed_sums_become_the_same_floats_as_their_integers() -> None:
+    """Up to the largest that a word can hold, of both signs, whatever the other fields hold."""
+    for name in ("gradient constant", "gradient copies", "gradient real"):
+        shift, mask = LAYOUTS[name].shift, LAYOUTS[name].mask
+        most = 2 ** (63 - int(shift[-1]))
+        for grad in (-most, 1 - most, -1, 0, 1, most // 3, most - 1):
+            word = np.int64((grad << int(shift[-1])) + 8191)
+            assert gradient_in(word, shift[-1]) == grad
+            assert hessian_in(word, np.int64(0), np.int64(2**14 - 1)) == 8191
+        if len(shift) > 1:
+            word = np.int64((int(mask[0]) << int(shift[0])) - (1 << int(shift[-1])))
+            assert hessian_in(word, shift[0], mask[0]) == mask[0]

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from pvtree.binning.binned_rows import BinnedRows
 from pvtree.growing.constraints import NO_CONSTRAINTS, Constraints
 from pvtree.growing.layouts import Layout
-from pvtree.growing.tree_memory import POOL_BYTES, GrownTree, Rules, TreeMemory, in_level_order, most_nodes
+from pvtree.growing.tree_memory import POOL_BYTES, GrownTree, Rules, TreeMemory, most_nodes
 from pvtree.kernels.constants import N_BINS
-from pvtree.kernels.growing.children import walk_levels
 from pvtree.kernels.growing.evaluate import GROUP
 from pvtree.kernels.growing.grow import grow_tree
-from pvtree.kernels.growing.records import FAMILY
+from pvtree.kernels.growing.records import FAMILY, TREE
 from pvtree.kernels.growing.route import CHUNK
 from pvtree.kernels.growing.work_sharing import SYNC_SIZE, abandon
 from pvtree.kernels.team import Team
@@ -22,6 +23,8 @@ from pvtree.kernels.team import Team
 # Trees without a leaf budget consist of small nodes, where rows cost little and the bins of every feature much.
 _SINGLY_BELOW = 1 / 6
 _SINGLY_BELOW_UNLIMITED = 1 / 2
+# Up to this many rows, looking only at bins that have rows beats a histogram, most of whose bins would be empty.
+_TINY_ROWS = 32
 
 
 class Grower:
@@ -41,10 +44,19 @@ class Grower:
             "singly": int(singly), "goes_left": np.empty(N_BINS, np.uint8),
             "n_chunks": n_places // CHUNK + 2, "chunk_left": np.empty(n_places // CHUNK + 2, np.int64),
         }  # fmt: skip
+        if (
+            data.bundles is None
+            and layout.has_gradients
+            and not constraints.is_monotone
+            and not data.is_categorical.any()
+        ):
+            a = self.memory.arrays
+            a["tiny_rows"], a["least_kept"] = _TINY_ROWS, max(a["least_kept"], _TINY_ROWS + 1)
         # Half the leaf budget is enough: of n open leaves only the best (budget - n) can still be split.
         most_leaves = min(max_leaves, n_places)  # each has a row
         self.memory.make_pools(0 if singly else most_leaves // 2 + 2 if max_leaves else 64, POOL_BYTES)
-        self.record: np.ndarray | None = None
+        self.record: np.ndarray | None = None  # of the arrays as they are, and of ``rules``
+        self.rules: Rules | None = None
 
     def grow(self, n_rows: int, root_sums: np.ndarray, rules: Rules, tree_features: np.ndarray) -> GrownTree:
         """Grow a tree on the first ``n_rows`` places of buffer 0 of the memory's rows, words and planes."""
@@ -69,7 +81,7 @@ class Grower:
         except BaseException:  # Ctrl-C, as a rule
             abandon(sync)
             raise
-        return self._finish(nodes[: int(tree["n_made"][0])])
+        return self._finish(int(tree["n_made"][0]))
 
     def _tree_record(self, rules: Rules, tree_features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The record of one tree, of the memory's arrays and this tree's rules, and its sync array."""
@@ -78,24 +90,24 @@ class Grower:
         memory.arrays["allowed"][:] = memory.arrays["in_tree"]
         memory.free_all_slots()
         if self.record is None:
-            self.record = memory.record(rules)
-        sync = np.zeros(SYNC_SIZE, np.int64)
-        tree = self.record.copy()
-        record = tree[0]
-        record["sync"] = sync.ctypes.data
-        record["n_tree_features"] = len(tree_features)
+            self.record, self.rules = memory.record(rules), rules
+        assert self.rules is not None  # set together with the record
+        last, self.rules = vars(self.rules), rules
         for name, value in vars(rules).items():
-            record[name] = value
+            if value != last[name]:
+                self.record[name] = value
+        sync = np.zeros(SYNC_SIZE, np.int64)
+        tree = self.record.view(np.uint8).copy().view(TREE)  # numpy would copy the record field by field
+        tree["sync"] = sync.ctypes.data
+        tree["n_tree_features"] = len(tree_features)
         return tree, sync
 
-    def _finish(self, nodes: np.ndarray) -> GrownTree:
-        order = np.empty(len(nodes), np.int64)
-        left_child = np.empty(len(nodes), np.int64)
-        walk_levels(nodes["left_child"] > 0, nodes, order, left_child)
+    def _finish(self, n_made: int) -> GrownTree:
+        nodes = self.memory.nodes[:n_made]
+        tree, order = self.memory.list_tree(nodes["left_child"] > 0, n_made)
         # No two leaves share a start: no split leaves a child empty.
-        leaves = np.flatnonzero(left_child == 0)
-        leaves = leaves[np.argsort(nodes["start"][order[leaves]])]
-        runs = nodes[order[leaves]]
-        return in_level_order(
-            nodes, order, left_child, self.memory.arrays, (leaves, runs["stop"].copy(), runs["buffer"].copy())
-        )
+        leaves = np.flatnonzero(tree.left_child == 0)
+        at = order[leaves]
+        by_place = nodes["start"][at].argsort()
+        leaves, at = leaves[by_place], at[by_place]
+        return replace(tree, run_leaf=leaves, run_stop=nodes["stop"][at], run_buffer=nodes["buffer"][at])

@@ -9,9 +9,8 @@ import numpy as np
 
 from pvtree.comm.partition import column_bounds
 from pvtree.growing.constraints import Constraints
-from pvtree.growing.tree_memory import GrownTree, Rules, TreeMemory, in_level_order
+from pvtree.growing.tree_memory import GrownTree, Rules, TreeMemory
 from pvtree.kernels.growing import frontier as kernels
-from pvtree.kernels.growing.children import walk_levels
 
 if TYPE_CHECKING:
     from pvtree.binning.shard import Shard
@@ -189,11 +188,11 @@ class GrowingTree:
         """The tree that best-first growth makes, and which nodes it splits."""
         n_made, nodes = self.n_made, self.nodes
         is_split, _ = self.best_first()
-        order, left_child = np.empty(n_made, np.int64), np.empty(n_made, np.int64)
-        n_nodes = walk_levels(is_split, nodes, order, left_child)
+        tree, order = self.memory.list_tree(is_split, n_made)
         run_leaf, run_stop, run_buffer = (np.empty(n_made, np.int64) for _ in range(3))
         n_runs = kernels.find_runs(
-            n_made, self.n_rows_here, order, n_nodes, nodes, np.empty(n_made, np.int64), run_leaf, run_stop, run_buffer
-        )
-        runs = (run_leaf[:n_runs], run_stop[:n_runs], run_buffer[:n_runs])
-        return in_level_order(nodes, order[:n_nodes], left_child[:n_nodes], self.memory.arrays, runs), is_split
+            n_made, self.n_rows_here, order, len(order), nodes, np.empty(n_made, np.int64), run_leaf, run_stop,
+            run_buffer,
+        )  # fmt: skip
+        runs = {"run_leaf": run_leaf[:n_runs], "run_stop": run_stop[:n_runs], "run_buffer": run_buffer[:n_runs]}
+        return replace(tree, **runs), is_split

@@ -31,6 +31,11 @@ class Layout(NamedTuple):
         """Fields of a decoded ("wide") bin: the count of each plane, then the values."""
         return self.n_planes + len(self.shift)
 
+    @property
+    def has_gradients(self) -> bool:
+        """Whether the topmost field is a gradient, the only value that may be negative."""
+        return int(self.mask[-1]) == -1
+
 
 MAX_COPIES = 8  # of one row in a bootstrap sample; Poisson(1) exceeds it once in a million rows
 _WORD_BITS = 64

@@ -56,11 +56,24 @@ class TreeMaker:
             )  # fmt: skip
         self.memory = self.grower.memory
 
-    def _largest(self, *values: float) -> list[float]:
-        """The maximum of each value over all workers."""
+    def _largest(self, columns: list[np.ndarray], row_ids: np.ndarray) -> list[float]:
+        """The largest magnitude of each column over all workers' rows: those given, or all if none are given."""
+
+        def largest(values: np.ndarray) -> float:
+            if len(values) == 0:
+                return 0.0
+
+            def of_block(start: int, stop: int) -> float:
+                if len(row_ids):
+                    return float(largest_magnitude(values, row_ids[start:stop]))
+                return float(largest_magnitude(values[start:stop], row_ids))
+
+            return max(self.team.results(of_block, len(row_ids) or len(values)))
+
+        found = [largest(values) for values in columns]
         if self.comm.size > 1:
-            values = tuple(self.comm.allreduce(np.array(values), "scores", "max"))
-        return [float(value) for value in values]
+            found = [float(value) for value in self.comm.allreduce(np.array(found), "scores", "max")]
+        return found
 
     def _add_up(self, n_rows: int, passengers: np.ndarray) -> np.ndarray:
         """Root sums of all workers' rows. Passengers are not counted; they only learn their leaf."""
@@ -99,7 +112,7 @@ class TreeMaker:
             cat_sets=grown.left_set[cat_set >= 0],
             value=value,
             gain=grown.gain,
-            count=grown.sums[:, : self.layout.n_planes].sum(axis=1),
+            count=grown.sums[:, 0] if self.layout.n_planes == 1 else grown.sums[:, : self.layout.n_planes].sum(axis=1),
             weight=weight,
         )
 
@@ -160,20 +173,20 @@ class GradientTreeMaker(TreeMaker):
         n_rows = self.data.n_rows if rows is None else len(rows)
         row_ids = _NO_ROWS if rows is None else rows
         is_real = self.hessian == "real"
+        # Without rows, a sample of none must not be taken for all.
         largest_grad, largest_hess = self._largest(
-            float(largest_magnitude(grad, row_ids)) if n_rows else 0.0,
-            float(largest_magnitude(hess, row_ids)) if n_rows and is_real else 0.0,
+            [grad if n_rows else grad[:0], hess if n_rows and is_real else hess[:0]], row_ids
         )
         grad_scale = _step(largest_grad, params.bootstrap, layout.limit[-1])
         hess_scale = _step(largest_hess, params.bootstrap, layout.limit[0]) if is_real else 1.0
         has_field = self.hessian != "constant"
         inverse_scale = np.array([1.0 / hess_scale, 1.0 / grad_scale])
         field_shift = np.array([layout.shift[0] if has_field else -1, layout.shift[-1]])
-        key = np.uint64(tree_key(params, number))
+        key = tree_key(params, number)
 
         def pack(start: int, stop: int, shift: int) -> None:
             pack_gradients(
-                start, stop, row_ids, grad, hess, copies, inverse_scale, field_shift, variance, key, shift,
+                start, stop, row_ids, grad, hess, copies, inverse_scale, field_shift, variance, np.uint64(key), shift,
                 self.memory.rows[0], self.memory.words[0],
             )  # fmt: skip
 
@@ -182,8 +195,8 @@ class GradientTreeMaker(TreeMaker):
         hess_field = 1 if has_field else 0
         total = float(sums[hess_field]) * hess_scale
         grown = self._grow(
-            n_rows + len(passengers), number, sums, criterion=GRADIENT, hess_field=hess_field, grad_scale=grad_scale,
-            hess_scale=hess_scale, gain_scale=1.0 / total if variance and total > 0.0 else 1.0,
+            n_rows + len(passengers), number, sums, criterion=GRADIENT, hess_field=hess_field,
+            grad_scale=grad_scale, hess_scale=hess_scale, gain_scale=1.0 / total if variance and total > 0.0 else 1.0,
             # With real weights the labels of a pure node differ by rounding alone: that is not a gain.
             noise=16.0 * grad_scale**2 * int(sums[0]) / max(total, _LEAST_HESSIAN) if variance and is_real else 0.0,
         )  # fmt: skip
@@ -194,13 +207,21 @@ class GradientTreeMaker(TreeMaker):
                 copies = np.ones(self.data.n_rows, np.uint8)
                 copies[passengers] = 0
             g, h = self._exact_sums(grown, grad, hess, copies, (largest_grad, largest_hess))
-        step = np.sign(g) * np.maximum(np.abs(g) - params.reg_alpha, 0.0)
-        curvature = h + params.reg_lambda
-        value = np.where(curvature > 0.0, -shrinkage * step / np.where(curvature > 0.0, curvature, 1.0), 0.0)
-        if params.max_delta_step > 0.0:
-            value = np.clip(value, -shrinkage * params.max_delta_step, shrinkage * params.max_delta_step)
+        value = self._outputs(g, h, shrinkage)
         self._keep_in_order(grown, value)
         return grown, self._finish(grown, value[:, None], h)
+
+    def _outputs(self, g: np.ndarray, h: np.ndarray, shrinkage: float) -> np.ndarray:
+        """-G / (H + lambda) of every node, shrunk, after the penalty and within the limit."""
+        alpha, limit = self.params.reg_alpha, shrinkage * self.params.max_delta_step
+        step = np.sign(g) * np.maximum(np.abs(g) - alpha, 0.0) if alpha > 0.0 else g
+        curvature = h + self.params.reg_lambda
+        is_curved = curvature > 0.0
+        if is_curved.all():
+            value = -shrinkage * step / curvature
+        else:
+            value = np.where(is_curved, -shrinkage * step / np.where(is_curved, curvature, 1.0), 0.0)
+        return np.clip(value, -limit, limit) if limit > 0.0 else value
 
     def _exact_sums(
         self, grown: GrownTree, grad: np.ndarray, hess: np.ndarray, copies: np.ndarray, largest: tuple[float, float]
@@ -243,14 +264,14 @@ class ClassTreeMaker(TreeMaker):
         row_ids = _NO_ROWS if rows is None else rows
         scale = 1.0
         if self.weights == "real":
-            (largest,) = self._largest(float(largest_magnitude(weight, row_ids)) if n_rows else 0.0)
+            (largest,) = self._largest([weight if n_rows else weight[:0]], row_ids)
             scale = _step(largest, params.bootstrap, layout.limit[0])
-        key = np.uint64(tree_key(params, number))
+        key = tree_key(params, number)
 
         def pack(start: int, stop: int, shift: int) -> None:
             pack_classes(
-                start, stop, row_ids, label, weight, copies, 1.0 / scale, layout.plane, layout.shift, key, shift,
-                self.memory.rows[0], self.memory.words[0], self.memory.planes[0],
+                start, stop, row_ids, label, weight, copies, 1.0 / scale, layout.plane, layout.shift, np.uint64(key),
+                shift, self.memory.rows[0], self.memory.words[0], self.memory.planes[0],
             )  # fmt: skip
 
         self.ids.for_blocks(self.team, pack, rows)
@@ -276,9 +297,11 @@ def thresholds_and_sets(
     """(threshold per node, 0 if none; index of its category set among those of the tree, -1 if none)."""
     is_leaf = feature < 0
     feature = np.maximum(feature, 0)
+    threshold = np.where(is_leaf, 0.0, thresholds.of(feature, split_bin))
     is_categorical = (thresholds.is_categorical[feature] == 1) & ~is_leaf
-    threshold = np.where(is_leaf | is_categorical, 0.0, thresholds.of(feature, split_bin))
-    return threshold, np.where(is_categorical, np.cumsum(is_categorical) - 1, -1)
+    if not is_categorical.any():
+        return threshold, np.full(len(feature), -1)
+    return np.where(is_categorical, 0.0, threshold), np.where(is_categorical, np.cumsum(is_categorical) - 1, -1)
 
 
 def _step(largest: float, has_copies: bool, limit: int) -> float:

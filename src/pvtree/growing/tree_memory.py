@@ -12,6 +12,7 @@ from pvtree.binning.binned_rows import BinnedRows
 from pvtree.growing.constraints import NO_CONSTRAINTS, Constraints
 from pvtree.growing.layouts import Layout
 from pvtree.kernels.constants import BLOCK, LANE_STRIDE, N_BINS
+from pvtree.kernels.growing.children import list_tree
 from pvtree.kernels.growing.quantize import sum_words
 from pvtree.kernels.growing.records import CANDIDATE, NODE, SCRATCH, TABLE_SIZE, TILE_BOUNDARIES, TREE, fill_record
 from pvtree.kernels.growing.split import fill_x_log_x
@@ -118,6 +119,7 @@ class TreeMemory:
         a["narrow_pool"] = np.empty((a["n_narrow_slots"], narrow), np.int64)
         a["wide_pool"] = np.empty((a["n_wide_slots"], wide), np.int64)
         a["free_slots"], a["n_free"] = np.empty((2, a["n_slots"]), np.int64), np.empty(2, np.int64)
+        self.all_slots, self.n_slots = np.arange(a["n_slots"]), np.array([a["n_narrow_slots"], a["n_wide_slots"]])
 
     def make_columns(self) -> None:
         """Copy all bins column by column: a single feature is added up two to three times as fast from a column."""
@@ -129,8 +131,8 @@ class TreeMemory:
 
     def free_all_slots(self) -> None:
         a = self.arrays
-        a["free_slots"][:] = np.arange(a["n_slots"])
-        a["n_free"][:] = a["n_narrow_slots"], a["n_wide_slots"]
+        a["free_slots"][:] = self.all_slots
+        a["n_free"][:] = self.n_slots
 
     def make_evaluation_room(self, n_nodes: int) -> None:
         """Room to evaluate this many nodes at once."""
@@ -172,6 +174,8 @@ class TreeMemory:
     def use_features(self, tree_features: np.ndarray) -> None:
         """Set the features that the next tree may use, by their numbers on this worker."""
         a = self.arrays
+        if len(tree_features) == self.data.n_features == a.get("n_tree_features"):
+            return  # all, as in the last tree
         a["tree_features"][: len(tree_features)] = tree_features
         a["in_tree"][:] = 0
         a["in_tree"][tree_features] = 1
@@ -184,12 +188,33 @@ class TreeMemory:
     def add_up(self, n_rows: int) -> np.ndarray:
         """Sums by field over the first ``n_rows`` places of buffer 0."""
         layout = self.layout
-        sums = np.zeros(layout.n_fields, np.int64)
-        sum_words(
-            self.words[0, :n_rows], self.planes[0, :n_rows], layout.capacity, layout.n_planes, layout.plane,
-            layout.shift, layout.mask, sums,
-        )  # fmt: skip
-        return sums
+
+        def of_block(start: int, stop: int) -> np.ndarray:
+            sums = np.zeros(layout.n_fields, np.int64)
+            sum_words(
+                self.words[0, start:stop], self.planes[0, start:stop], layout.capacity, layout.n_planes, layout.plane,
+                layout.shift, layout.mask, sums,
+            )  # fmt: skip
+            return sums
+
+        first, *others = self.team.results(of_block, n_rows)
+        return sum(others, first)
+
+    def list_tree(self, is_split: np.ndarray, n_made: int) -> tuple[GrownTree, np.ndarray]:
+        """The finished tree in level order, so that equal trees have equal numbers, still without its rows; and the
+        places of its nodes among the ``n_made`` that were made."""
+        order, numbers = np.empty(n_made, np.int64), np.empty((4, n_made), np.int64)
+        gain, sums = np.empty(n_made), np.empty((n_made, self.layout.n_fields), np.int64)
+        left_set = np.empty((n_made, 4), np.uint64)
+        n = list_tree(
+            is_split, self.nodes, self.arrays["sums"], self.arrays["left_set"], order, numbers, gain, sums, left_set
+        )
+        feature, split_bin, default_left, left_child = numbers[:, :n]
+        none = order[:0]
+        tree = GrownTree(
+            feature, split_bin, default_left, left_set[:n], left_child, gain[:n], sums[:n], none, none, none
+        )
+        return tree, order[:n]
 
     def _scratch_arrays(self) -> dict[str, np.ndarray]:
         n_fields = self.layout.n_fields
@@ -233,23 +258,3 @@ def most_nodes(n_rows: int, rules: Rules) -> int:
     if 0 <= rules.max_depth < 40:
         most_leaves = min(most_leaves, 2**rules.max_depth)
     return 2 * most_leaves + 1
-
-
-def in_level_order(
-    nodes: np.ndarray, order: np.ndarray, left_child: np.ndarray, arrays: dict[str, Any], runs: tuple[np.ndarray, ...]
-) -> GrownTree:
-    """A finished tree from its nodes. ``order`` lists them level by level, so equal trees have equal numbers."""
-    is_leaf = left_child == 0
-    ordered = nodes[order]
-    return GrownTree(
-        feature=np.where(is_leaf, -1, ordered["feature"]),
-        split_bin=np.where(is_leaf, 0, ordered["split_bin"]),
-        default_left=np.where(is_leaf, 0, ordered["default_left"]),
-        left_set=arrays["left_set"][order],
-        left_child=left_child,
-        gain=np.where(is_leaf, 0.0, ordered["gain"]),
-        sums=arrays["sums"][order],
-        run_leaf=runs[0],
-        run_stop=runs[1],
-        run_buffer=runs[2],
-    )

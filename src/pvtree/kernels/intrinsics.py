@@ -67,3 +67,13 @@ def atomic_store(typingctx, array, index, value):
         return context.get_dummy_value()
 
     return types.void(array, types.intp, types.int64), codegen
+
+
+@intrinsic
+def lowest_bit(typingctx, bits):
+    """Index of the lowest set bit of a uint64 that is not 0."""
+
+    def codegen(context, builder, signature, args):
+        return builder.cttz(args[0], ir.IntType(1)(1))
+
+    return types.uint64(types.uint64), codegen

@@ -64,6 +64,14 @@ class Team:
         blocks = self._blocks(n, min_block)
         self._run([(self._call, kernel, first + start, first + stop, 4 * min_block, args) for start, stop in blocks])
 
+    def results(self, function: Callable[[int, int], Any], n: int, min_block: int = 4096) -> list[Any]:
+        """``function(start, stop)`` of disjoint blocks that cover ``n`` places, in any order."""
+        if n < 2 * min_block:
+            return [function(0, n)]
+        made: list[Any] = []
+        self.for_blocks(lambda start, stop: made.append(function(start, stop)), n, min_block=min_block)
+        return made
+
     def for_blocks_with(
         self, scratch: Sequence[Any], kernel: Callable[..., Any], n: int, *args: Any, at_once: int = 4
     ) -> None:
@@ -72,7 +80,9 @@ class Team:
         self._run([(self._call, kernel, *block, at_once, (*args, own)) for block, own in blocks])
 
     def _blocks(self, n: int, min_block: int) -> list[tuple[int, int]]:
-        n_blocks = max(1, min(self.n_threads, n // min_block))
+        n_blocks = min(self.n_threads, n // min_block)
+        if n_blocks <= 1:
+            return [(0, n)]
         return list(pairwise(n * block // n_blocks for block in range(n_blocks + 1)))
 
     def _call(self, kernel: Callable[..., Any], start: int, stop: int, n: int, args: tuple[Any, ...]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -25,6 +26,13 @@ _NON_FINITE = {"Infinity": np.inf, "-Infinity": -np.inf, "NaN": np.nan}  # JSON 
 
 def dump(model: Model) -> str:
     """The model's canonical text: sorted keys, no spaces, shortest exact decimals; equal models give equal bytes."""
+    body = canonical(head_of(model) | {"trees": [_tree_payload(tree) for tree in model.trees]})
+    head = {"format": FORMAT, "version": VERSION, "sha256": _checksum(body)}
+    return f'{canonical(head)[:-1]},"payload":{body}}}\n'
+
+
+def head_of(model: Model) -> dict[str, Any]:
+    """All of a model but its trees, as JSON."""
     payload = {
         "objective": model.objective,
         "ensemble": model.ensemble,
@@ -34,13 +42,10 @@ def dump(model: Model) -> str:
         "feature_names": None if model.feature_names is None else list(model.feature_names),
         "classes": None if model.classes is None else _labels(model.classes),
         "categories": [[feature, _labels(values)] for feature, values in model.categories.items()],
-        "trees": [_tree_payload(tree) for tree in model.trees],
     }
     if model.n_parallel_trees != 1:  # left out otherwise, so that the text of other models never changes
         payload["n_parallel_trees"] = model.n_parallel_trees
-    body = _canonical(payload)
-    head = {"format": FORMAT, "version": VERSION, "sha256": _checksum(body)}
-    return f'{_canonical(head)[:-1]},"payload":{body}}}\n'
+    return payload
 
 
 def write(model: Model, path: str | os.PathLike[str]) -> None:
@@ -48,7 +53,8 @@ def write(model: Model, path: str | os.PathLike[str]) -> None:
     write_bytes(path, dump(model).encode("ascii"), "model file")
 
 
-def _canonical(value: Any) -> str:
+def canonical(value: Any) -> str:
+    """JSON with sorted keys and without spaces."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
@@ -96,7 +102,10 @@ def parse_text(text: str, name: str) -> Model:
 
 
 def _parse(text: str) -> Model:
-    return _model(_payload(text))
+    payload = _payload(text)
+    items = payload.pop("trees", None)
+    check_fields({"trees": items} if items is not None else {}, {"trees": list})
+    return model_of(payload, lambda n_features, n_outputs: [_tree(item, n_features, n_outputs) for item in items])
 
 
 _FORMAT = TextFormat(
@@ -112,10 +121,7 @@ def _payload(text: str) -> dict[str, Any]:
     """The part of the document that the checksum covers."""
     if not isinstance(text, str):
         refuse("it is not text")
-    try:
-        document = json.loads(text, parse_constant=_constant, object_pairs_hook=unique_keys)
-    except (ValueError, RecursionError):
-        refuse("it is not JSON: truncated or altered")
+    document = parse_json(text)
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         refuse("the format mark is missing")
     version = document.get("version")
@@ -123,15 +129,23 @@ def _payload(text: str) -> dict[str, Any]:
         refuse("the version is not a number")
     if version > VERSION:
         refuse(f"its version {version} is newer than {VERSION}, the newest that this pvtree reads", "upgrade pvtree")
-    _record(document, {"format": str, "version": int, "sha256": str, "payload": dict})
+    check_fields(document, {"format": str, "version": int, "sha256": str, "payload": dict})
     payload: dict[str, Any] = document["payload"]
     try:
-        body = _canonical(payload)
+        body = canonical(payload)
     except (ValueError, RecursionError):  # 1e999 reads as infinity
         refuse("a number is out of range")
     if _checksum(body) != document["sha256"]:
         refuse("the checksum does not match: the file was altered")
     return payload
+
+
+def parse_json(text: str) -> Any:
+    """What a text holds; numbers that are not JSON, and keys that come twice, are refused."""
+    try:
+        return json.loads(text, parse_constant=_constant, object_pairs_hook=unique_keys)
+    except (ValueError, RecursionError):
+        refuse("it is not JSON: truncated or altered")
 
 
 def _constant(name: str) -> NoReturn:
@@ -141,13 +155,14 @@ def _constant(name: str) -> NoReturn:
 # Checking: a hostile author can compute a checksum too.
 
 
-def _model(payload: dict[str, Any]) -> Model:
+def model_of(payload: dict[str, Any], make_trees: Callable[[int, int], Sequence[Tree]]) -> Model:
+    """The model of what ``head_of`` made and of the trees for these numbers of features and outputs."""
     kinds: dict[str, Any] = {
         "objective": str, "ensemble": str, "n_features": int, "n_outputs": int, "init_score": list,
-        "feature_names": (list, type(None)), "classes": (list, type(None)), "categories": list, "trees": list,
+        "feature_names": (list, type(None)), "classes": (list, type(None)), "categories": list,
     }  # fmt: skip
     kinds |= {"n_parallel_trees": int} if "n_parallel_trees" in payload else {}
-    _record(payload, kinds)
+    check_fields(payload, kinds)
     if payload["ensemble"] not in ("gbdt", "forest"):
         refuse("the kind of ensemble is unknown")
     n_features, n_outputs = payload["n_features"], payload["n_outputs"]
@@ -164,7 +179,7 @@ def _model(payload: dict[str, Any]) -> Model:
     classes = None if payload["classes"] is None else _read_labels(payload["classes"])
     if classes is not None and len(classes) != max(2, n_outputs):
         refuse("the classes do not match the outputs")
-    trees = tuple(_tree(item, n_features, n_outputs) for item in payload["trees"])
+    trees = tuple(make_trees(n_features, n_outputs))
     if len({tree.n_values for tree in trees}) > 1:
         refuse("the trees differ in the number of values")
     n_parallel = payload.get("n_parallel_trees", 1)
@@ -188,7 +203,7 @@ def _model(payload: dict[str, Any]) -> Model:
 
 
 def _tree(payload: Any, n_features: int, n_outputs: int) -> Tree:
-    _record(payload, dict.fromkeys(TREE_DTYPES, list))
+    check_fields(payload, dict.fromkeys(TREE_DTYPES, list))
     n_nodes, n_sets = len(payload["feature"]), len(payload["cat_sets"])
     limits = {
         "feature": (-1, n_features - 1),
@@ -209,7 +224,8 @@ def _tree(payload: Any, n_features: int, n_outputs: int) -> Tree:
     return tree
 
 
-def _record(value: Any, kinds: dict[str, Any]) -> dict[str, Any]:
+def check_fields(value: Any, kinds: dict[str, Any]) -> dict[str, Any]:
+    """Refuse what is not an object with exactly these fields of these types."""
     if not isinstance(value, dict) or value.keys() != kinds.keys():
         refuse("fields are missing or unknown")
     for key, kind in kinds.items():

@@ -205,17 +205,29 @@ class Model:
 
     # The file formats are imported inside methods: they build models, so they depend on this module.
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model as JSON; the file at ``path`` is replaced in one step or left as it was."""
-        from pvtree.model import json_file
+        """Write the model; the file at ``path`` is replaced in one step or left as it was.
 
-        json_file.write(self, path)
+        Parameters
+        ----------
+        path : str or path-like
+            A name that ends with .pvtree gives a binary file, which is smaller and is loaded much faster. Any other
+            name gives JSON. Both hold the model to the last bit.
+        """
+        from pvtree.model import binary_file, json_file
+
+        is_binary = os.fspath(path).endswith(binary_file.SUFFIX)
+        (binary_file if is_binary else json_file).write(self, path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Model:
-        """Read a file that ``save`` wrote; anything else raises a ModelFileError."""
-        from pvtree.model import json_file
+        """Read a file that ``save`` wrote; anything else raises a ModelFileError.
 
-        return json_file.read(path)
+        The numbers of a binary file are mapped into memory, so do not change it while the model is in use; ``save``
+        may replace it.
+        """
+        from pvtree.model import binary_file, json_file
+
+        return binary_file.read(path) if binary_file.is_binary(path) else json_file.read(path)
 
     def export_lightgbm(self, path: str | os.PathLike[str], average_output: bool = True) -> None:
         """Write LightGBM's text model: ``lightgbm.Booster(model_file=path)`` predicts what this model predicts.
@@ -363,7 +375,18 @@ class Model:
         return self.init_score.tobytes(), repr(rest)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Model, tuple(getattr(self, f.name) for f in fields(self))
+        from pvtree.model import binary_file
+
+        if not binary_file.is_readable(self):
+            return Model, tuple(getattr(self, f.name) for f in fields(self))
+        return Model._from_bytes, (binary_file.dump(self),)
+
+    @classmethod
+    def _from_bytes(cls, data: bytes) -> Model:
+        """A pickled model."""
+        from pvtree.model import binary_file
+
+        return binary_file.parse(np.frombuffer(data, np.uint8), "A pickled model")
 
 
 def _scalars(values: Any) -> tuple[Scalar, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,9 +21,10 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 128 * 1024  # a block of rows fits into the L2 cache of any processor of the last ten years
 MIN_THREAD_WORK = 2**16  # rows x trees below which a second thread costs more than it saves
+NODES_AT_ONCE = 2**16  # nodes that are prepared in one step
 MANY_NODES = 2**10  # trees with more nodes take longer per row
 Rows = np.ndarray | SparseRows
-_NO_LEAVES = np.empty((0, 0), np.int32)
+_NO_LEAVES, _NO_NUMBERS = np.empty((0, 0), np.int32), np.empty(0, np.int32)
 
 
 class Predictor:
@@ -34,21 +36,11 @@ class Predictor:
         sizes = np.array([tree.n_nodes for tree in trees], np.int64)
         roots = np.cumsum(sizes) - sizes
         feature = _stack([tree.feature for tree in trees], np.int32)
-        is_leaf = feature < 0
-        self.columns = np.unique(feature[~is_leaf]).astype(np.int64)
+        self._roots, self._sizes, self._feature = roots, sizes, feature
+        self.columns, slot_of = _number_columns(feature)
         groups = BLOCK_BYTES // 8 // GROUP // max(1, self.columns.size)
         self.block_rows = GROUP * min(8, max(1, groups))
-
-        # (nodes, 4): only features that some split reads get a slot in a block.
-        link = np.empty((feature.size, 4), np.int32)
-        link[:, kernels.SLOT] = np.searchsorted(self.columns, feature) * ~is_leaf
-        left_child = _stack([tree.left_child for tree in trees], np.int32)
-        link[:, kernels.LEFT] = np.where(is_leaf, 0, left_child + np.repeat(roots, sizes))
-        link[:, kernels.NAN_RIGHT] = _stack([tree.default_left for tree in trees], np.uint8) == 0
-        n_sets = np.array([len(tree.cat_sets) for tree in trees], np.int64)
-        cat_set = _stack([tree.cat_set for tree in trees], np.int32)
-        first_set = np.repeat(np.cumsum(n_sets) - n_sets, sizes)
-        link[:, kernels.CAT_SET] = np.where(cat_set < 0, -1, cat_set + first_set)
+        link = _links(trees, roots, sizes, feature, slot_of)
         threshold = _stack([tree.threshold for tree in trees], np.float64)
 
         split_shape = (self.n_trees, kernels.N_SPLITS)
@@ -71,8 +63,14 @@ class Predictor:
             _stack([tree.cat_sets for tree in trees], np.uint64, (0, 4)),
             _stack([tree.value for tree in trees], np.float64, (0, self.n_values)),
         )
-        leaves_before: np.ndarray = np.cumsum(is_leaf) - is_leaf  # (nodes,) over all trees
-        self._leaf_number = (leaves_before - np.repeat(leaves_before[roots], sizes)).astype(np.int32)
+
+    @cached_property
+    def _leaf_number(self) -> np.ndarray:
+        """int32 (nodes,): a leaf's number among the leaves of its tree."""
+        is_leaf = self._feature < 0
+        leaves_before: np.ndarray = np.cumsum(is_leaf) - is_leaf  # over all trees
+        number: np.ndarray = leaves_before - np.repeat(leaves_before[self._roots], self._sizes)
+        return number.astype(np.int32)
 
     def add_outputs(self, X: Rows, out: np.ndarray, first: int, end: int, team: Team) -> None:
         """Add trees first..end to OUT out, float64 C-contiguous (n_outputs, n)."""
@@ -119,8 +117,9 @@ class Predictor:
     ) -> None:  # fmt: skip
         """``columns[i]`` is the column of X that holds feature ``self.columns[i]``."""
         source = np.array([X.__array_interface__["data"][0], X.strides[0], X.strides[1], X.itemsize], np.int64)
+        numbers = self._leaf_number if leaves.size else _NO_NUMBERS
         kernels.run_trees(
-            start, stop, source, columns, self.block_rows, first, end, *self._packed, self._leaf_number, out, leaves
+            start, stop, source, columns, self.block_rows, first, end, *self._packed, numbers, out, leaves
         )
 
 
@@ -158,7 +157,67 @@ def team_for(n_rows: int, n_trees: int, n_threads: int) -> Team:
     return Team(min(n_threads, max(1, n_rows * n_trees // MIN_THREAD_WORK)))
 
 
+def _number_columns(feature: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(the features that some split reads, in rising order; the place of every feature among them, last 0 for leaves).
+
+    By a table, because sorting the nodes would take most of the time.
+    """
+    is_read = np.zeros(int(feature.max(initial=-1)) + 2, np.bool_)
+    is_read[feature] = True  # leaves, at -1, mark the last entry
+    is_read[-1] = False
+    place = np.cumsum(is_read, dtype=np.int32) - np.int32(1)
+    place[-1] = 0
+    return np.flatnonzero(is_read), place
+
+
+def _links(
+    trees: Sequence[Tree], roots: np.ndarray, sizes: np.ndarray, feature: np.ndarray, slot_of: np.ndarray
+) -> np.ndarray:
+    """int32 (nodes, 4): what a walk needs of each node. Only features that some split reads have a slot in a block.
+
+    Some trees at a time, because memory that is new to the process costs more than all the rest.
+    """
+    link = np.empty((feature.size, 4), np.int32)
+    left_child = _stack([tree.left_child for tree in trees], np.int32)
+    default_left = _stack([tree.default_left for tree in trees], np.uint8)
+    n_sets = np.array([len(tree.cat_sets) for tree in trees], np.int64)
+    first_set = np.cumsum(n_sets) - n_sets
+    first = 0
+    while first < len(trees):
+        end = max(first + 1, int(np.searchsorted(roots, roots[first] + NODES_AT_ONCE)))
+        some, nodes = slice(first, end), slice(int(roots[first]), int(roots[end - 1] + sizes[end - 1]))
+        part, is_inner = link[nodes], feature[nodes] >= 0
+        part[:, kernels.SLOT] = slot_of[feature[nodes]]
+        part[:, kernels.LEFT] = (left_child[nodes] + np.repeat(roots[some], sizes[some])) * is_inner
+        part[:, kernels.NAN_RIGHT] = default_left[nodes] == 0
+        part[:, kernels.CAT_SET] = -1
+        if n_sets[some].any():
+            cat_set = np.concatenate([tree.cat_set for tree in trees[some]])
+            offset = np.repeat(first_set[some], sizes[some])
+            part[:, kernels.CAT_SET] = np.where(cat_set < 0, -1, cat_set + offset)
+        first = end
+    return link
+
+
 def _stack(arrays: list[np.ndarray], dtype: type, empty_shape: tuple[int, ...] = (0,)) -> np.ndarray:
     if not arrays:
         return np.empty(empty_shape, dtype)
-    return np.concatenate(arrays).astype(dtype, copy=False)
+    whole = _whole(arrays)
+    return np.concatenate(arrays).astype(dtype, copy=False) if whole is None else whole.astype(dtype, copy=False)
+
+
+def _whole(arrays: list[np.ndarray]) -> np.ndarray | None:
+    """The array that these are consecutive parts of, as in models from binary files; None if they are not."""
+    first, base = arrays[0], arrays[0].base
+    if len(arrays) == 1:
+        return first
+    if base is None or not first.flags.c_contiguous:
+        return None
+    at = first.__array_interface__["data"][0]
+    for array in arrays:
+        is_next = array.base is base and array.__array_interface__["data"][0] == at
+        if not is_next or array.dtype != first.dtype or array.shape[1:] != first.shape[1:]:
+            return None
+        at += array.nbytes
+    length = sum(len(array) for array in arrays)
+    return np.lib.stride_tricks.as_strided(first, (length, *first.shape[1:]), first.strides, writeable=False)

@@ -79,10 +79,15 @@ def write_bytes(path: str | os.PathLike[str], data: bytes, what: str) -> None:
     try:
         write_at_once(os.fspath(path), data)
     except OSError as error:
-        raise ModelFileError(
-            f"Cannot write {what} {os.fspath(path)!r} ({error.strerror}); use a folder "
-            "that exists, is writable and has space."
-        ) from error
+        raise cannot_write(path, what, error) from error
+
+
+def cannot_write(path: str | os.PathLike[str], what: str, error: OSError) -> ModelFileError:
+    """The error to raise if a file, called ``what``, could not be written."""
+    return ModelFileError(
+        f"Cannot write {what} {os.fspath(path)!r} ({error.strerror}); use a folder "
+        "that exists, is writable and has space."
+    )
 
 
 def check_outputs(objective: str, n_outputs: int) -> None:

@@ -29,7 +29,7 @@ class Tree:
     def __post_init__(self) -> None:
         for name, dtype in TREE_DTYPES.items():
             array: np.ndarray = np.ascontiguousarray(getattr(self, name), dtype).view()
-            array.flags.writeable = False
+            array.setflags(write=False)
             object.__setattr__(self, name, array)
 
     @property

@@ -80,6 +80,8 @@ class Evaluator:
 
         ``all_trees`` are the trees of the whole model, if the iteration has changed some of them.
         """
+        if not self.sets:
+            return []
         if all_trees is None:
             self._add(trees)
         else:

@@ -46,20 +46,28 @@ def begin_children(parent, left, tree, nodes):
 
 
 @njit
-def walk_levels(is_split, nodes, order, left_child):
+def list_tree(is_split, nodes, sums, left_set, order, numbers, gain, own_sums, own_set):
     """List the tree's nodes level by level, below those that are split; returns their number.
 
-    ``left_child`` is the place of each one's left child in that list, 0 for a leaf.
+    OUT: ``order``, the nodes' own numbers; ``numbers``, their (feature, -1 for a leaf; bin and default side of the
+    split; place of the left child in the list, 0 for a leaf); and their gains, sums and sets of categories.
     """
     order[0] = 0
     n_seen = 1
     i = 0
     while i < n_seen:
-        left_child[i] = 0
-        if is_split[order[i]]:
-            left_child[i] = n_seen
-            order[n_seen] = nodes[order[i]].left_child
-            order[n_seen + 1] = nodes[order[i]].left_child + 1
+        node = order[i]
+        numbers[0, i], numbers[1, i], numbers[2, i], numbers[3, i], gain[i] = -1, 0, 0, 0, 0.0
+        if is_split[node]:
+            numbers[0, i], numbers[1, i] = nodes[node].feature, nodes[node].split_bin
+            numbers[2, i], numbers[3, i] = nodes[node].default_left, n_seen
+            gain[i] = nodes[node].gain
+            order[n_seen] = nodes[node].left_child
+            order[n_seen + 1] = nodes[node].left_child + 1
             n_seen += 2
+        for j in range(sums.shape[1]):
+            own_sums[i, j] = sums[node, j]
+        for j in range(4):
+            own_set[i, j] = left_set[node, j]
         i += 1
     return n_seen

@@ -50,6 +50,7 @@ from pvtree.kernels.growing.split import (
     gain_of_score,
     node_score,
 )
+from pvtree.kernels.growing.tiny_nodes import is_tiny, search_tiny_block, search_tiny_feature
 from pvtree.kernels.jit import njit, shared
 from pvtree.kernels.lazy import lazy
 
@@ -159,6 +160,11 @@ def search_singly(node, row, group, tree, nodes, best, scratch):
         if feature < 0:  # interaction constraints left fewer to draw
             break
         block, lane = place_of(feature, tree)
+        if is_tiny(node, tree, nodes):
+            search_tiny_feature(
+                bins[block], BLOCK, lane, feature, node, own_score, row, group, tree, nodes, best, scratch
+            )
+            continue
         is_wide = histogram_of_feature(bins[block], BLOCK, lane, rows, words, planes, start, stop, tree, packed, wide)
         hist = wide if is_wide else packed
         if tree.bundled:
@@ -259,6 +265,9 @@ def evaluate_group(item, tree, families, nodes, best, scratch, bounds):
         best[family.sibling_row, group].gain = -math.inf
     if tree.singly:
         search_singly(family.node, family.row, group, tree, nodes, best, scratch)
+        return
+    if family.sibling < 0 and is_tiny(family.node, tree, nodes):
+        search_tiny_block(family.node, family.row, group, tree, nodes, best, scratch)
         return
     features, first = lane_feature_of(scratch), block_start_of(tree)[group]
     searches = tree.wanted != WANT_HISTOGRAMS

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from pvtree.kernels.constants import BLOCK, COUNT_BITS, NONE, ONE, ZERO
-from pvtree.kernels.growing.collect import boundary_step, gradient_bits, heavy_from
+from pvtree.kernels.growing.collect import boundary_step, gradient_bits, gradient_in, heavy_from, hessian_in
 from pvtree.kernels.growing.records import (
     TILE_BOUNDARIES,
     grad_left_of,
@@ -30,6 +30,7 @@ from pvtree.kernels.lazy import lazy
 # are those of split.best_numeric_split, to the last bit; which boundary is the best is found there.
 
 _COUNT_MASK = (1 << COUNT_BITS) - 1
+_UNSIGNED_COUNT_MASK = np.uint64(_COUNT_MASK)
 
 
 @njit
@@ -151,25 +152,33 @@ def score_lanes(sums, n_rows, tree, tile, scratch, scores, best):
     g_total, h_total = np.float64(sums[tree.n_fields - 1]), np.float64(sums[tree.hess_field])
     penalty, alpha = tree.reg_lambda / tree.hess_scale, tree.reg_alpha / tree.grad_scale
     least_hess = tree.min_hess / tree.hess_scale
-    least, span = tree.min_count, np.uint64(n_rows - 2 * tree.min_count)
-    for i in range(len(tile)):
-        word = tile[i]
-        h, g = np.float64((word >> h_shift) & h_mask), np.float64(word >> g_shift)
-        gl = max(abs(g) - alpha, 0.0)
-        gr = max(abs(g_total - g) - alpha, 0.0)
-        hl = h + penalty
-        hr = h_total - h + penalty
-        score = (gl * gl * hr + gr * gr * hl) / (hl * hr)
-        enough = (h >= least_hess) & (h_total - h >= least_hess)
-        # Unsigned, a count below ``least`` is a huge number: one comparison checks both ends.
-        enough &= np.uint64((word & _COUNT_MASK) - least) <= span
-        scores[i] = score if enough else -math.inf
+    # Unsigned, a count below ``least`` is a huge number: one comparison checks both ends.
+    least, span = np.uint64(tree.min_count), np.uint64(n_rows - 2 * tree.min_count)
+    if alpha == 0.0:  # as a rule; the other loop would find the same
+        for i in range(len(tile)):
+            h, g = hessian_in(tile[i], h_shift, h_mask), gradient_in(tile[i], g_shift)
+            gr, h_rest = g_total - g, h_total - h
+            hl, hr = h + penalty, h_rest + penalty
+            score = (g * g * hr + gr * gr * hl) / (hl * hr)
+            enough = (h >= least_hess) & (h_rest >= least_hess)
+            enough &= (np.uint64(tile[i]) & _UNSIGNED_COUNT_MASK) - least <= span
+            scores[i] = score if enough else -math.inf
+    else:
+        for i in range(len(tile)):
+            h, g = hessian_in(tile[i], h_shift, h_mask), gradient_in(tile[i], g_shift)
+            gl = max(abs(g) - alpha, 0.0)
+            gr = max(abs(g_total - g) - alpha, 0.0)
+            hl, hr = h + penalty, h_total - h + penalty
+            score = (gl * gl * hr + gr * gr * hl) / (hl * hr)
+            enough = (h >= least_hess) & (h_total - h >= least_hess)
+            enough &= (np.uint64(tile[i]) & _UNSIGNED_COUNT_MASK) - least <= span
+            scores[i] = score if enough else -math.inf
     if tree.is_monotone:
         constrain_lanes(sums, tree, tile, scratch, scores)
     for start in range(0, len(scores), BLOCK):
         row = scores[start:][:BLOCK]
         for lane in range(BLOCK):
-            best[lane] = row[lane] if row[lane] > best[lane] else best[lane]
+            best[lane] = max(best[lane], row[lane])
 
 
 @njit

@@ -92,6 +92,7 @@ TREE = np.dtype(
         ("first_feature", _INT),  # the number of this worker's first feature among all
         ("singly", _INT),  # 1: search the chosen features one by one, keep no histograms
         ("keeps_leaves", _INT),  # 1: also keep histograms of nodes whose children cannot be split
+        ("tiny_rows", _INT),  # nodes of up to this many rows are searched without histograms: see tiny_nodes.py
         ("least_kept", _INT),  # rows from which on a node's histogram is kept: see families.is_worth_keeping
         ("most_boundaries", _INT),  # a feature with more bins is searched at some of them: see collect.boundary_step
         ("wanted", _INT),  # what an evaluation leaves behind: WANT_BEST and its like, below

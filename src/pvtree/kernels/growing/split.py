@@ -19,9 +19,12 @@ from pvtree.kernels.growing.records import (
     grad_left_of,
     hess_left_of,
     left_of,
+    mask_of,
     natural_order_of,
     order_of,
+    plane_of,
     scores_of,
+    shift_of,
     table_of,
 )
 from pvtree.kernels.jit import njit
@@ -333,19 +336,35 @@ def gain_of_score(score, own_score, n_rows, tree):
 
 
 @njit
+def left_sum(values, n_bins, is_categorical, scratch):
+    """The sum of the bins that go left by the split in ``scratch``."""
+    total = ZERO
+    if is_categorical:
+        found_set = found_set_of(scratch)
+        for b in range(n_bins + 1):
+            if (found_set[b >> 6] >> np.uint64(b & 63)) & np.uint64(1) == np.uint64(1):
+                total += values[b]
+        return total
+    bins = values[1:][: scratch.split_bin]
+    for b in range(len(bins)):
+        total += bins[b]
+    return total + values[0] if scratch.default_left == 1 else total
+
+
+@njit
 def complete_split(hist, base, step, is_wide, n_bins, is_categorical, sums, tree, scratch):
     """Complete the split in ``scratch``: its left-hand sums, and the side of missing values if there were none."""
     found_sums = found_sums_of(scratch)
-    found_set = found_set_of(scratch)
-    fields = decode_feature(hist, base, step, is_wide, n_bins, tree, scratch)
-    for j in range(tree.n_fields):
-        found_sums[j] = 0
-        for b in range(n_bins + 1):
-            if is_categorical:
-                left = (found_set[b >> 6] >> np.uint64(b & 63)) & np.uint64(1) == np.uint64(1)
-            else:
-                left = b <= scratch.split_bin and (b > 0 or scratch.default_left == 1)
-            found_sums[j] += fields[j * N_BINS + b] if left else ZERO
+    plane, shift, mask = plane_of(tree), shift_of(tree), mask_of(tree)
+    for j in range(tree.n_fields if is_wide else tree.n_planes):
+        total = left_sum(hist[base + j * step :], n_bins, is_categorical, scratch)
+        if is_wide:
+            found_sums[j] = total
+            continue
+        found_sums[j] = total & _COUNT_MASK
+        for value in range(tree.n_values):  # a sum of packed words holds the sums of their fields
+            if plane[value] == j:
+                found_sums[tree.n_planes + value] = (total >> shift[value]) & mask[value]
     if scratch.default_left < 0:  # unmet missing values follow the larger child
         larger_is_left = 2 * count_rows(found_sums, tree.n_planes) >= count_rows(sums, tree.n_planes)
         scratch.default_left = np.int64(larger_is_left)

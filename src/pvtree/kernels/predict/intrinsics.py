@@ -92,13 +92,3 @@ def store_float64(_context, address, value):  # type: ignore[no-untyped-def]
         return context.get_dummy_value()
 
     return types.void(types.int64, types.float64), generate
-
-
-@intrinsic
-def lowest_bit(_context, bits):  # type: ignore[no-untyped-def]
-    """Index of the lowest set bit of a uint64 that is not 0."""
-
-    def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
-
-    return types.uint64(types.uint64), generate

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from pvtree.kernels.intrinsics import lowest_bit
 from pvtree.kernels.jit import njit
 from pvtree.kernels.predict.intrinsics import (
     GROUP,
     load_float32,
     load_float64,
-    lowest_bit,
     mask_leaves_nan_left,
     mask_leaves_nan_right,
     store_float64,
