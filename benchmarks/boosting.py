@@ -1,7 +1,7 @@
 """Kinds of boosting against LightGBM's and XGBoost's: the test error on ten draws of data, with the same parameters.
 
 Usage: python benchmarks/boosting.py [--draws 10] [--first 0] [--rows 2000]
-It prints the table of docs/boosting.md: the mean of both errors and of their difference, with its standard error.
+It prints a table: the mean of both errors and of their difference, with its standard error.
 """
 
 from __future__ import annotations
