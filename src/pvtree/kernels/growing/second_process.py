@@ -15,7 +15,6 @@ from numba import types
 from numba.core.dispatcher import Dispatcher
 from numba.np.numpy_support import from_dtype
 
-import pvtree
 from pvtree.kernels.cache_folder import folders
 from pvtree.kernels.growing.evaluate import evaluate_group
 from pvtree.kernels.growing.records import CANDIDATE, FAMILY, NODE, SCRATCH, TREE
@@ -42,7 +41,7 @@ def compile_beside() -> None:
     name = file_name(kernel, key_of(kernel, args), False)
     if args in kernel.overloads or any((folder / name).exists() for folder in folders().to_read):
         return
-    paths = [str(Path(pvtree.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    paths = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     with suppress(OSError):  # an interpreter inside another program, as a rule
         nowhere = subprocess.DEVNULL
