@@ -214,7 +214,7 @@ def test_the_callbacks_of_xgboost(tmp_path, capsys):
     stopped = xgb.train(
         PARAMS, data, 6, evals=evals, callbacks=[xgb.callback.EarlyStopping(rounds=2, data_name="worse")]
     )
-    assert (stopped.best_iteration, stopped.num_boosted_rounds()) == (0, 1)
+    assert (stopped.best_iteration, stopped.num_boosted_rounds()) == (0, 3)
     forward = xgb.callback.EarlyStopping(rounds=2, data_name="worse", metric_name="logloss", maximize=True)
     assert xgb.train(PARAMS, data, 4, evals=evals, callbacks=[forward]).num_boosted_rounds() == 4
     rates = [0.3, 0.2, 0.1]

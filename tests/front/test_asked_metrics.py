@@ -104,7 +104,7 @@ def test_a_metric_is_always_called_with_labels_and_predictions():
         return "optional", 0.0, False
 
     fitted = pvtree.GBDTClassifier(n_estimators=1).fit(X, y, eval_set=[(X, y)], eval_metric=optional)
-    assert list(fitted.evals_result_["training"]) == ["optional"]
+    assert list(fitted.evals_result_["training"]) == ["binary_logloss", "optional"]
 
 
 @pytest.mark.parametrize(

@@ -54,8 +54,11 @@ def test_training_data_never_decides():
     flat = ("training", "l2", False, [1.0] * 5)
     n_run, stop = run(early_stopping(2), flat, ("v", "l2", False, [5.0, 4.0, 3.0, 2.0, 2.5]))
     assert (n_run, stop.best_iteration) == (5, 3)
-    with pytest.raises(InvalidParameterError, match="other than the training data"):
-        run(early_stopping(2), flat)
+    alone = early_stopping(2)
+    with pytest.warns(UserWarning, match="Only training set found"):
+        assert run(alone, flat)[0] == 5
+    assert not alone.enabled
+    assert run(alone, ("v", "l2", False, [1.0] * 5))[0] == 3  # the same callback watches again
 
 
 def test_min_delta():
@@ -92,7 +95,7 @@ def test_verbose_says_why(capsys):
 
 @pytest.mark.parametrize("rounds", [1.5, "3", True])
 def test_bad_arguments(rounds):
-    with pytest.raises((InvalidParameterError, InvalidTypeError), match="stopping_rounds must be"):
+    with pytest.raises((InvalidParameterError, InvalidTypeError), match="should be an integer"):
         early_stopping(rounds)
     with pytest.raises(InvalidParameterError, match="min_delta must be"):
         early_stopping(1, min_delta=-1.0)

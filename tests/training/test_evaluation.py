@@ -33,7 +33,7 @@ def test_the_training_data_is_named_so():
     assert list(model.evals_result_) == ["training", "valid_1"]
     assert model.evals_result_["training"] == model.evals_result_["valid_1"]
     model.fit(X, y, eval_set=(X, y), eval_names="mine", eval_metric="rmse")
-    assert list(model.evals_result_["mine"]) == ["rmse"]
+    assert list(model.evals_result_["mine"]) == ["rmse", "l2"]
 
 
 def test_evaluation_weights():
@@ -67,9 +67,12 @@ def test_sets_and_stopping_as_other_arguments_of_fit():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"eval_set": [(0, 0)], "eval_X": 0, "eval_y": 0}, "eval_set and eval_X are two ways"),
-        ({"eval_X": 0}, "eval_X and eval_y belong together"),
-        ({"eval_X": (0, 0), "eval_y": (0,)}, "eval_X holds 2 set"),
+        (
+            {"eval_set": [(0, 0)], "eval_X": 0, "eval_y": 0, "eval_group": [[1]]},
+            "Specify either 'eval_set' or 'eval_X'",
+        ),
+        ({"eval_X": 0, "eval_group": [[1]]}, "You must specify eval_X and eval_y"),
+        ({"eval_X": (0, 0), "eval_y": (0,), "eval_group": [[1]]}, "If eval_X is a tuple"),
         ({"base_margin": [0.0]}, "base_margin is not an argument of GBDTRanker.fit; pass init_score instead"),
         ({"eval_sets": []}, "eval_sets is not an argument of GBDTRanker.fit; did you mean eval_set?"),
         ({"num_leaf": 4}, r"num_leaf is not an argument of GBDTRanker.fit; .* set_params\(num_leaves="),
@@ -126,7 +129,7 @@ def test_early_stopping_needs_other_data(eval_set):
         ),
         (
             {"eval_set": [(np.zeros((1, 4)), [0])], "eval_names": ["a", "b"]},
-            "eval_names must be a list with one",
+            "Length of eval_names",
         ),
         ({"eval_set": [(np.zeros((1, 4)), [0])] * 2, "eval_names": ["a", "a"]}, "different strings"),
         ({"eval_set": [(np.zeros((1, 4)), [0])], "eval_sample_weight": [[-1]]}, "must not be negative"),
@@ -153,7 +156,7 @@ def test_custom_metric_sees_predictions_and_class_indices():
         return "share", float(((y_pred > 0.5) == y_true).mean()), True
 
     model = small(pvtree.GBDTClassifier).fit(X, names, eval_set=[(X, names)], eval_metric=[share, "auc"])
-    assert set(model.evals_result_["training"]) == {"share", "auc"}
+    assert set(model.evals_result_["training"]) == {"share", "auc", "binary_logloss"}
     assert model.evals_result_["training"]["share"][-1] == pytest.approx(model.score(X, names))
 
 
@@ -293,7 +296,7 @@ def test_ranking_evaluation():
     model.fit(X, y, group=[100, 100], eval_set=[(X, y)], eval_qid=[np.repeat([0, 1], 100)])
     ndcg = model.evals_result_["training"]["ndcg@10"]
     assert ndcg[-1] > 0.8
-    with pytest.raises(InvalidDataError, match="pass eval_group or eval_qid"):
+    with pytest.raises(InvalidDataError, match="eval_group cannot be None"):
         model.fit(X, y, group=[200], eval_set=[(X, y)])
     with pytest.raises(InvalidDataError, match="eval_group adds up to 100 rows, but X has 200"):
         model.fit(X, y, group=[200], eval_set=[(X, y)], eval_group=[[100]])

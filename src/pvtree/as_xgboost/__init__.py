@@ -7,18 +7,20 @@ of rankers, and early stopping, which watches the last metric of the last evalua
 
 from pvtree.as_xgboost import callback
 from pvtree.as_xgboost.booster import Booster
+from pvtree.as_xgboost.config import build_info, config_context, get_config, set_config
 from pvtree.as_xgboost.estimators import DEFAULTS as DEFAULTS
-from pvtree.as_xgboost.estimators import XGBClassifier, XGBModel, XGBRanker, XGBRegressor
+from pvtree.as_xgboost.estimators import XGBClassifier, XGBModel, XGBRegressor
 from pvtree.as_xgboost.forests import XGBRFClassifier, XGBRFRegressor
 from pvtree.as_xgboost.matrix import DataIter, DMatrix, ExtMemQuantileDMatrix, QuantileDMatrix
 from pvtree.as_xgboost.plots import plot_importance, plot_tree, to_graphviz
+from pvtree.as_xgboost.ranker import XGBRanker
 from pvtree.as_xgboost.training import cv, train
 
 _CLASSES = (
     Booster, DataIter, DMatrix, ExtMemQuantileDMatrix, QuantileDMatrix, XGBClassifier, XGBModel, XGBRanker,
     XGBRegressor, XGBRFClassifier, XGBRFRegressor,
 )  # fmt: skip
-_FUNCTIONS = (cv, plot_importance, plot_tree, to_graphviz, train)
+_FUNCTIONS = (build_info, config_context, cv, get_config, set_config, plot_importance, plot_tree, to_graphviz, train)
 
 __all__ = [
     "Booster",
@@ -32,10 +34,14 @@ __all__ = [
     "XGBRFRegressor",
     "XGBRanker",
     "XGBRegressor",
+    "build_info",
     "callback",
+    "config_context",
     "cv",
+    "get_config",
     "plot_importance",
     "plot_tree",
+    "set_config",
     "to_graphviz",
     "train",
 ]
@@ -43,3 +49,12 @@ __all__ = [
 # Pickles and tracebacks must not depend on where a file lies.
 for _public in (*_CLASSES, *_FUNCTIONS):
     _public.__module__ = __name__
+
+
+def __getattr__(name: str) -> str:
+    """The version is pvtree's."""
+    if name == "__version__":
+        import pvtree
+
+        return pvtree.__version__
+    raise AttributeError(f"module 'pvtree.as_xgboost' has no attribute {name!r}")

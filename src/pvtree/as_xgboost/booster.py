@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -11,20 +10,23 @@ from typing import Any, Self
 
 import numpy as np
 
+from pvtree.as_xgboost.config import described
 from pvtree.as_xgboost.dumps import dumps, importances, table
 from pvtree.as_xgboost.family import FAMILY, numbers_of
 from pvtree.as_xgboost.matrix import DMatrix
-from pvtree.as_xgboost.results import METRIC_NAMES, trees_of
-from pvtree.errors import InvalidParameterError
+from pvtree.as_xgboost.results import METRIC_NAMES, as_margin, trees_of
+from pvtree.errors import InvalidDataError, InvalidParameterError
 from pvtree.front.functional import Booster as LightGBMBooster
 from pvtree.front.functional import Dataset
 from pvtree.front.functional.booster_steps import metrics_of, one_more
 from pvtree.front.functional.predict_arguments import OF_XGBOOST, check_others
-from pvtree.model.any_file import read_any, save_as_named
+from pvtree.model.any_file import read_with_attributes, save_as_named
 from pvtree.model.export_xgboost import dump
-from pvtree.model.import_xgboost import parse
+from pvtree.model.import_xgboost import parse_with_attributes
 from pvtree.model.model import Model
 from pvtree.model.predict_options import PredictOptions
+from pvtree.model.prediction_kinds import finished
+from pvtree.model.tree_values import thresholds_of
 from pvtree.reading.tables import as_dense
 
 
@@ -36,7 +38,7 @@ class Booster(LightGBMBooster):
     params : dict or None, default=None
         Parameters, for ``update``.
     cache : list of DMatrix or None, default=None
-        No effect.
+        The first one shows the columns of a model without trees.
     model_file : path, bytes, Booster or None, default=None
         A model to begin with, of pvtree or XGBoost.
     """
@@ -45,7 +47,7 @@ class Booster(LightGBMBooster):
         self.params = numbers_of(dict(params or {}))
         self.evals_result = {}
         self._attributes: dict[str, str] = {}
-        self._keep_rows(None, [], None)
+        self._keep_rows(cache[0] if cache else None, [], None)
         if isinstance(model_file, LightGBMBooster):
             self.model_ = model_file.model_
         elif model_file is not None:
@@ -56,7 +58,20 @@ class Booster(LightGBMBooster):
         """The model of a fitted estimator."""
         booster = super().of(estimator, params)
         booster._attributes = {}
+        if not booster.best_iteration:
+            booster._forget_best()
         return booster
+
+    def _forget_best(self) -> None:
+        """Without early stopping these are not attributes of a Booster."""
+        for name in ("best_iteration", "best_score"):
+            self.__dict__.pop(name, None)
+
+    def __getattr__(self, name: str) -> Any:
+        """The last iteration is the best one unless training stopped early."""
+        if name == "best_iteration" and self.__dict__.get("model_") is not None:
+            return self.num_boosted_rounds() - 1
+        return super().__getattr__(name)
 
     @classmethod
     def _with_model(cls, model: Model) -> Booster:
@@ -102,8 +117,14 @@ class Booster(LightGBMBooster):
         """
         check_others(others, OF_XGBOOST, Booster.predict)
         kind = {"raw_score": output_margin, "pred_leaf": pred_leaf, "pred_contrib": pred_contribs}
+        if others.get("validate_features", True):
+            self._check_names(data)
         model = trees_of(self.model_, *iteration_range)
-        predicted = as_dense(self._predict(model, data, {}, PredictOptions(), **kind))
+        margin = data.init_score if isinstance(data, Dataset) else None
+        if margin is None or pred_leaf or pred_contribs:
+            predicted = as_dense(self._predict(model, data, {}, PredictOptions(), **kind))
+        else:
+            predicted = self._from_margin(model, data, as_margin(margin, data.num_data()), output_margin)
         gives_classes = self.params.get("objective") == "multi:softmax"
         if gives_classes and not (output_margin or pred_leaf or pred_contribs):
             predicted = predicted.argmax(axis=1).astype(np.float32)
@@ -114,6 +135,22 @@ class Booster(LightGBMBooster):
         if pred_contribs:
             return predicted.reshape(len(predicted), model.n_outputs, -1)
         return predicted.reshape(len(predicted), -1)
+
+    def _check_names(self, data: Any) -> None:
+        """Raise if the names of a DMatrix are others than the model's; rows without names have none to check."""
+        names = data.feature_names if isinstance(data, DMatrix) else None
+        if names is not None and self.feature_names is not None and names != self.feature_names:
+            raise InvalidDataError(
+                f"feature_names mismatch: the model has {self.feature_names}, the data {names}; pass the same columns."
+            )
+
+    def _from_margin(self, model: Model, data: Any, margin: np.ndarray, output_margin: bool) -> np.ndarray:
+        """Predictions that begin with each row's margin in place of the model's initial score."""
+        trees = self._predict(model, data, {}, PredictOptions(), raw_score=True)
+        raw = margin + trees.reshape(len(trees), -1) - model.init_score
+        if output_margin:
+            return raw[:, 0] if raw.shape[1] == 1 else raw
+        return finished(model)(raw)
 
     def inplace_predict(
         self,
@@ -127,11 +164,9 @@ class Booster(LightGBMBooster):
         strict_shape: bool = False,
     ) -> np.ndarray:
         """Predict for rows that are no DMatrix; ``predict_type`` is "value" or "margin"."""
-        if base_margin is not None:
-            raise InvalidParameterError("base_margin is not supported by inplace_predict; add it to the margin.")
         if predict_type not in ("value", "margin"):
             raise InvalidParameterError(f"predict_type={predict_type!r} is unknown; use 'value' or 'margin'.")
-        rows = DMatrix(data, missing=missing)
+        rows = DMatrix(data, missing=missing, base_margin=base_margin)
         return self.predict(rows, predict_type == "margin", iteration_range=iteration_range, strict_shape=strict_shape)
 
     # Training
@@ -140,6 +175,13 @@ class Booster(LightGBMBooster):
         """Train one more iteration."""
         started = "model_" in self.__dict__ and self.model_.n_iterations
         self.model_ = one_more(self.params, dtrain, self.model_ if started else None, fobj, FAMILY)
+
+    def boost(self, dtrain: Dataset, iteration: int, grad: Any, hess: Any) -> None:
+        """Train one more iteration with these gradients and hessians."""
+        n_rows = dtrain.num_data()
+        columns = [np.asarray(each, np.float64).reshape(n_rows, -1) for each in (grad, hess)]
+        given = [each[:, 0] if each.shape[1] == 1 else each for each in columns]
+        self.update(dtrain, iteration, lambda preds, data: (given[0], given[1]))
 
     def set_param(self, params: Any, value: Any = None) -> None:
         """Change parameters for the next ``update``: a dictionary, pairs, or a name and its value."""
@@ -165,25 +207,35 @@ class Booster(LightGBMBooster):
 
     def save_model(self, fname: Any) -> None:  # type: ignore[override]
         """Write XGBoost's JSON or UBJSON if the name ends with .json or .ubj, else a model file of pvtree."""
-        save_as_named(self.model_, fname)
+        save_as_named(self.model_, fname, self._kept())
+
+    def _kept(self) -> dict[str, str]:
+        """What XGBoost's files keep beside the model."""
+        names = [name for name in ("best_iteration", "best_score") if name in self.__dict__]
+        best: dict[str, str] = {name: str(self.__dict__[name]) for name in names}
+        return {**self._attributes, **best}
 
     def load_model(self, fname: Any) -> None:
         """Read a model file of pvtree or XGBoost, or the bytes of ``save_raw``."""
         if isinstance(fname, bytes | bytearray):
-            self.model_ = parse(bytes(fname), "these bytes")
+            self.model_, self._attributes = parse_with_attributes(bytes(fname), "these bytes")
         else:
-            self.model_ = read_any(fname)
+            self.model_, self._attributes = read_with_attributes(fname)
+        self._forget_best()
+        if (best := self._attributes.get("best_iteration", "")).isdecimal():
+            self.best_iteration = int(best)
 
     def save_raw(self, raw_format: str = "ubj") -> bytearray:
         """The content of XGBoost's model file, "ubj" or "json"."""
         if raw_format not in ("ubj", "json"):
             raise InvalidParameterError(f"raw_format={raw_format!r} is unknown; use 'ubj' or 'json'.")
-        return bytearray(dump(self.model_, raw_format))
+        return bytearray(dump(self.model_, raw_format, self._kept()))
 
     def save_config(self) -> str:
         """The parameters as JSON."""
         plain = {name: value for name, value in self.params.items() if not callable(value)}
-        return json.dumps({"pvtree": plain, "learner": {"objective": {"name": str(plain.get("objective", ""))}}})
+        model = self.__dict__.get("model_")
+        return json.dumps({"pvtree": plain, "learner": described(plain, model)}, default=str)
 
     def load_config(self, config: str) -> None:
         """Take over the parameters of ``save_config``."""
@@ -209,6 +261,9 @@ class Booster(LightGBMBooster):
                 self._attributes[name] = value
             else:
                 raise InvalidParameterError(f"The attribute {name} must be a text; convert it with str().")
+
+    def __copy__(self) -> Booster:
+        return self.copy()
 
     # Trees
 
@@ -245,7 +300,7 @@ class Booster(LightGBMBooster):
             raise IndexError("The slice holds no iterations; use one within the model.")
         per = self.model_.trees_per_iteration
         trees = tuple(self.model_.trees[i * per + k] for i in chosen for k in range(per))
-        sliced = copy.copy(self)
+        sliced = self.copy()
         sliced.model_ = replace(self.model_, trees=trees)
         sliced.__dict__.pop("best_iteration", None)
         return sliced
@@ -254,7 +309,30 @@ class Booster(LightGBMBooster):
         return (self[i] for i in range(self.num_boosted_rounds()))
 
     def copy(self) -> Booster:
-        return copy.copy(self)
+        made = Booster.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        made._attributes = dict(self._attributes)
+        return made
+
+    def get_split_value_histogram(  # type: ignore[override]
+        self, feature: str, fmap: str = "", bins: int | None = None, as_pandas: bool = True
+    ) -> Any:
+        """How often each value splits a feature: the columns SplitValue and Count; empty for an unknown feature."""
+        names = self._names()
+        values = thresholds_of(self.model_, names.index(feature)) if feature in names else np.empty(0)
+        if len(values):
+            n_bins = max(len(np.unique(values)), 1)
+            n_bins = n_bins if bins is None else max(min(n_bins, bins), 1)
+            counts, edges = np.histogram(values, bins=n_bins)
+            found = np.column_stack([edges[1:], counts])
+            found = found[found[:, 1] > 0]
+        else:
+            found = np.empty((0, 2))
+        if not as_pandas:
+            return found
+        import pandas as pd
+
+        return pd.DataFrame(found, columns=["SplitValue", "Count"])
 
     def get_dump(self, fmap: str = "", with_stats: bool = False, dump_format: str = "text") -> list[str]:
         """One text per tree, in the form "text", "json" or "dot"."""

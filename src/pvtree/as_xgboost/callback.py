@@ -50,7 +50,7 @@ class EarlyStopping(TrainingCallback):
     maximize : bool or None, default=None
         Whether a higher value is better; None for the metric's own direction.
     save_best : bool, default=False
-        No effect: the trees after the best iteration are always left out.
+        Whether the trees after the best iteration are left out of the model.
     min_delta : float, default=0.0
         The least improvement that counts, at least 0.
     """
@@ -67,6 +67,7 @@ class EarlyStopping(TrainingCallback):
     ) -> None:
         self.rounds, self.metric_name, self.data_name = rounds, metric_name, data_name
         self.maximize, self.save_best, self.min_delta = maximize, save_best, min_delta
+        self.stopping_history: EvalsLog = {}
 
     def as_ours(self) -> early_stopping:
         return _Watching(self)
@@ -78,6 +79,16 @@ class _Watching(early_stopping):
     def __init__(self, asked: EarlyStopping) -> None:
         super().__init__(asked.rounds, verbose=False, min_delta=asked.min_delta)
         self.asked = asked
+        self.keeps_later = not asked.save_best
+
+    def __call__(self, env: CallbackEnv) -> None:
+        history = self.asked.stopping_history
+        if env.iteration == env.begin_iteration:
+            history.clear()
+        for result in self._watched(env.evaluation_result_list):
+            metric = METRIC_NAMES.get(result.metric_name, result.metric_name)
+            history.setdefault(result.dataset_name, {}).setdefault(metric, []).append(result.value)
+        super().__call__(env)
 
     def _watched(self, results: list[EvalResult]) -> list[EvalResult]:
         asked = self.asked
@@ -136,13 +147,25 @@ class EvaluationMonitor(TrainingCallback):
         self, rank: int = 0, period: int = 1, show_stdv: bool = False, logger: Callable[[str], Any] = print
     ) -> None:
         self.rank, self.period, self.show_stdv, self.logger = rank, max(1, period), show_stdv, logger
+        self._latest: str | None = None  # the last line, if it has not been printed
 
     def after_iteration(self, model: Any, epoch: int, evals_log: EvalsLog) -> bool:
-        if evals_log and epoch % self.period == 0:
+        if evals_log:
             words = [f"{name}-{metric}:{_shown(values[-1], self.show_stdv)}"
                      for name, by in evals_log.items() for metric, values in by.items()]  # fmt: skip
-            self.logger("\t".join([f"[{epoch}]", *words]))
+            line = "\t".join([f"[{epoch}]", *words])
+            is_due = epoch % self.period == 0
+            if is_due:
+                self.logger(line)
+            self._latest = None if is_due else line
         return False
+
+    def after_training(self, model: Any) -> Any:
+        """Print the last line if the period has left it out."""
+        if self._latest is not None:
+            self.logger(self._latest)
+        self._latest = None
+        return model
 
 
 def _shown(value: Any, show_stdv: bool) -> str:
@@ -207,6 +230,8 @@ class RunningModel:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
+        if name == "cvfolds":
+            return self._training.cvfolds
         return getattr(self.current(), name)
 
 

@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from pvtree.as_xgboost.results import best_iteration, last_score, renamed, trees_of
-from pvtree.errors import InvalidDataError
-from pvtree.front.estimators import GBDTClassifier, GBDTModel, GBDTRanker, GBDTRegressor
-from pvtree.front.estimators.eval_arguments import listed_metrics, one_each, paired, set_pairs
+from pvtree.as_xgboost.callback import EvaluationMonitor, TrainingCallback, adapted
+from pvtree.as_xgboost.results import as_margin, best_iteration, last_score, renamed, trees_of
+from pvtree.errors import InvalidTypeError
+from pvtree.front.estimators import GBDTClassifier, GBDTModel, GBDTRegressor
+from pvtree.front.estimators.eval_arguments import listed_metrics, paired, set_pairs
 from pvtree.front.estimators.loading import restored
-from pvtree.front.estimators.other_names import takes_other_names
-from pvtree.model.any_file import read_any, save_as_named
-from pvtree.parameters.aliases import ANYWAY
+from pvtree.front.estimators.other_names import others, takes_other_names
+from pvtree.model.prediction_kinds import finished
+from pvtree.parameters.aliases import ANY_VALUE, ANYWAY
 from pvtree.parameters.loss_table import LOSSES
-from pvtree.reading.tables import Table
+from pvtree.parameters.rule_kinds import one_of, optional
 from pvtree.training.callbacks import EvalResult, early_stopping
 
 if TYPE_CHECKING:
@@ -43,29 +44,42 @@ DEFAULTS: dict[str, Any] = {
     "skip_drop": 0.0,
     "uniform_drop": True,
     "xgboost_dart_mode": True,
+    "importance_type": None,
 }
 
 
+IMPORTANCE = optional(
+    one_of("What ``feature_importances_`` measures.", "weight", "gain", "cover", "total_gain", "total_cover")
+)
+
+
 class _last_decides(early_stopping):
-    """XGBoost's early stopping, which watches only the last metric of the last set."""
+    """XGBoost's early stopping: it watches only the last metric of the last set, and the model keeps all trees."""
+
+    keeps_later = True
 
     def _watched(self, results: list[EvalResult]) -> list[EvalResult]:
         return [EvalResult(*result[:4]) for result in results[-1:]]
 
 
-class _AsXGBoost:
+class AsXGBoost:
     """XGBoost's defaults, fit arguments and results."""
 
+    _adds_own_metric = False
     _default_metric: ClassVar[str | None] = None
     _own_defaults: ClassVar[dict[str, Any]] = {}
     # Without a limit on leaves, both policies grow the same tree.
     _anyway: ClassVar[Mapping[str, tuple[Any, ...]]] = ANYWAY | {
         "grow_policy": ("depthwise", "lossguide"),
         "tree_method": ("hist", "auto", "exact", "approx"),  # with a warning
+        "callbacks": ANY_VALUE,
+        "missing": ANY_VALUE,
+        "feature_types": ANY_VALUE,
     }
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         if cls.__module__.startswith("pvtree."):  # a user's subclass has these defaults already
+            cls._rules = {**cls._rules, "importance_type": IMPORTANCE}  # type: ignore[attr-defined]
             ours = inspect.signature(cls.__init__)
             changed = DEFAULTS | cls._own_defaults
             theirs = [p.replace(default=changed.get(p.name, p.default)) for p in ours.parameters.values()]
@@ -127,27 +141,52 @@ class _AsXGBoost:
             arguments.setdefault("eval_names", [f"validation_{i}" for i in range(len(set_pairs(eval_set)))])
             if self.eval_metric is None and self._task(2) == "regression":  # type: ignore[attr-defined]
                 arguments.setdefault("eval_metric", self._default_metric)
-        rounds = arguments.pop("early_stopping_rounds", None)
-        if rounds is None:
-            rounds = self.early_stopping_rounds  # type: ignore[attr-defined]
+        X, eval_set = (
+            self._with_missing(_framed(X)),
+            eval_set and [(self._with_missing(_framed(each)), target) for each, target in set_pairs(eval_set)],
+        )
+        callbacks = self._all_callbacks(callbacks, verbose, arguments.pop("early_stopping_rounds", None))
+        super().fit(  # type: ignore[misc]
+            X, y, sample_weight, eval_set=eval_set, callbacks=self._adapted(callbacks), **arguments
+        )
+        for each in callbacks:
+            if isinstance(each, TrainingCallback):
+                each.after_training(None)
+        return self
+
+    def _all_callbacks(self, of_fit: Any, verbose: Any, rounds: int | None) -> list[Any]:
+        """The estimator's callbacks, those of fit, and what ``verbose`` and ``early_stopping_rounds`` stand for."""
+        own = others(self).get("callbacks")  # type: ignore[arg-type]
+        callbacks = [*(own or []), *(of_fit or [])]
+        if verbose:
+            callbacks.append(EvaluationMonitor(period=1 if verbose is True else verbose))
+        rounds = self.early_stopping_rounds if rounds is None else rounds  # type: ignore[attr-defined]
         if rounds:
-            callbacks = [*(callbacks or []), _last_decides(rounds, verbose=False)]
-        callbacks = self._adapted(callbacks)
-        return super().fit(  # type: ignore[misc, no-any-return]
-            X, y, sample_weight, eval_set=eval_set, verbose=verbose, callbacks=callbacks, **arguments
-        )  # fmt: skip
+            callbacks.append(_last_decides(rounds, verbose=False))
+        return callbacks
+
+    def _with_missing(self, X: Any) -> Any:
+        """X with NaN in place of the number ``missing``."""
+        from pvtree.as_xgboost.matrix import without
+
+        return without(X, others(self).get("missing"))  # type: ignore[arg-type]
 
     def _adapted(self, callbacks: Any) -> Any:
         """XGBoost's callback objects as ours."""
         if not callbacks:
             return callbacks
         from pvtree.as_xgboost.booster import Booster
-        from pvtree.as_xgboost.callback import adapted
 
         return adapted(callbacks, 1.0, Booster._with_model)
 
     def predict(
-        self, X: Any, *, output_margin: bool = False, iteration_range: tuple[int, int] | None = None, **arguments: Any
+        self,
+        X: Any,
+        *,
+        output_margin: bool = False,
+        base_margin: Any = None,
+        iteration_range: tuple[int, int] | None = None,
+        **arguments: Any,
     ) -> np.ndarray:
         """Predict with XGBoost's arguments.
 
@@ -158,17 +197,38 @@ class _AsXGBoost:
         output_margin : bool, default=False
             Predict raw scores.
         iteration_range : (int, int) or None, default=None
-            The first iteration to use and the one to stop before; (0, 0) and None for all.
+            The first iteration to use and the one to stop before; (0, 0) and None for all up to the best one.
+        base_margin : array-like or None, default=None
+            The raw score of each row that the trees are added to, in place of the model's initial score.
         **arguments
             Other arguments of ``GBDTRegressor.predict``.
         """
-        part = copy.copy(self)
-        if iteration_range is not None:
+        part, X = copy.copy(self), self._with_missing(_framed(X))
+        if iteration_range is not None and any(iteration_range):
             check_is_fitted(self, "model_")
             part.model_ = trees_of(self.model_, *iteration_range)  # type: ignore[attr-defined, has-type]
+            part.best_iteration_ = 0  # the range has the last word
+        if base_margin is not None:
+            margin = as_margin(base_margin, np.shape(X)[0])
+            raw = margin + part._raw(X) - part.model_.init_score  # type: ignore[attr-defined]
+            if output_margin:
+                return raw[:, 0] if raw.shape[1] == 1 else raw
+            return part._finished(raw)
         if output_margin:
             arguments["raw_score"] = True
-        return super(_AsXGBoost, part).predict(X, **arguments)  # type: ignore[misc, no-any-return]
+        return super(AsXGBoost, part).predict(X, **arguments)  # type: ignore[misc, no-any-return]
+
+    def _finished(self, raw: np.ndarray) -> np.ndarray:
+        """What ``predict`` makes of raw scores."""
+        finish = getattr(self, "_classes_of", None) or getattr(self, "_values_of", None)
+        return finish(raw) if finish is not None else finished(self.model_)(raw)  # type: ignore[attr-defined]
+
+    def _which(self, num_iteration: int | None, start_iteration: int, n_jobs: int | None = None) -> dict[str, Any]:
+        """Without a range, XGBoost's estimators predict with the trees up to the best iteration."""
+        best = getattr(self, "best_iteration_", 0)
+        if not num_iteration and best:
+            num_iteration = max(1, best - start_iteration)
+        return super()._which(num_iteration, start_iteration, n_jobs)  # type: ignore[misc, no-any-return]
 
     def _trained_with(self, values: dict[str, Any], n_classes: int) -> dict[str, Any]:
         """Scale these three like the hessian H, so that leaf values and chosen splits are those of XGBoost's hessian:
@@ -192,10 +252,33 @@ class _AsXGBoost:
             sentences.append(f"tree_method={method!r} is taken as 'hist', which is the only one here.")
         return sentences
 
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters by name; tree_method is None unless it was set."""
+        return {"tree_method": None} | super().get_params(deep)  # type: ignore[misc]
+
+    tree_method: Any = None
+
     def get_xgb_params(self) -> dict[str, Any]:
         """The parameters of training, by name."""
-        params: dict[str, Any] = self.get_params()  # type: ignore[attr-defined]
-        return {name: value for name, value in params.items() if name not in ("n_estimators", "importance_type")}
+        params: dict[str, Any] = self.get_params()
+        seed = params.get("random_state")
+        if hasattr(seed, "randint") or hasattr(seed, "integers"):
+            params["random_state"] = int(np.random.SeedSequence().generate_state(1)[0] >> 1)
+        left_out = ("n_estimators", "importance_type", "callbacks")
+        return {name: value for name, value in params.items() if name not in left_out}
+
+    @property
+    def feature_importances_(self) -> np.ndarray:
+        """The features' shares of ``importance_type``, float32; None stands for gain."""
+        self._rules["importance_type"].check("importance_type", self.importance_type)  # type: ignore[attr-defined]
+        scores = self.get_booster().get_score(importance_type=self.importance_type or "gain")  # type: ignore[attr-defined]
+        names = self.model_.column_names("f{}")  # type: ignore[attr-defined]
+        shares = np.array([scores.get(name, 0.0) for name in names], np.float32)
+        return shares / shares.sum() if shares.sum() else shares
+
+    @property
+    def _Booster(self) -> Booster | None:
+        return self.get_booster() if hasattr(self, "model_") else None
 
     def get_num_boosting_rounds(self) -> int:
         return int(self.n_estimators)  # type: ignore[attr-defined]
@@ -226,24 +309,40 @@ class _AsXGBoost:
     def get_booster(self) -> Booster:
         from pvtree.as_xgboost.booster import Booster
 
-        return Booster.of(self)  # type: ignore[arg-type, return-value]
+        booster = Booster.of(self, self.get_xgb_params())  # type: ignore[arg-type]
+        if self.best_iteration_:  # type: ignore[attr-defined]
+            booster.best_iteration, booster.best_score = self.best_iteration, self.best_score  # type: ignore[assignment]
+        return booster
 
     def save_model(self, fname: Any) -> None:
         """Write XGBoost's JSON or UBJSON if the name ends with .json or .ubj, else a model file of pvtree."""
-        save_as_named(self.model_, fname)  # type: ignore[attr-defined]
+        self.get_booster().save_model(fname)
 
     def load_model(self, fname: Any) -> None:
         """Read a model of pvtree or XGBoost, to predict with it."""
-        restored(self, read_any(fname))  # type: ignore[arg-type]
+        from pvtree.as_xgboost.booster import Booster
+
+        booster = Booster(model_file=fname)
+        kind, target = getattr(type(self), "_estimator_type", None), LOSSES.get(booster.model_.objective)
+        if kind == "regressor" and target is not None and target.target == "class":
+            raise InvalidTypeError(
+                f"The model is one of classes; load it with XGBClassifier instead of {type(self).__name__}."
+            )
+        restored(self, booster.model_)  # type: ignore[arg-type]
+        best = booster.attr("best_iteration")
+        if best is not None and best.isdecimal():
+            self.best_iteration_ = int(best) + 1
+            self.best_score_ = {"": {"": float(booster.attr("best_score") or "nan")}}
 
 
-class XGBRegressor(_AsXGBoost, GBDTRegressor):  # type: ignore[misc]
+class XGBRegressor(AsXGBoost, GBDTRegressor):  # type: ignore[misc]
     """``GBDTRegressor`` with XGBoost's defaults."""
 
     _default_metric = "rmse"
+    _estimator_type = "regressor"
 
 
-class XGBModel(_AsXGBoost, GBDTModel):  # type: ignore[misc]
+class XGBModel(AsXGBoost, GBDTModel):  # type: ignore[misc]
     """``GBDTModel`` with XGBoost's defaults: trains the task that ``objective`` names."""
 
 
@@ -253,79 +352,14 @@ class OwnObjective(XGBRegressor):
     _metric_objective = "custom"
 
 
-class XGBClassifier(_AsXGBoost, GBDTClassifier):  # type: ignore[misc]
+class XGBClassifier(AsXGBoost, GBDTClassifier):  # type: ignore[misc]
     """``GBDTClassifier`` with XGBoost's defaults."""
+
+    _estimator_type = "classifier"
 
     def _hessian_scale(self, n_classes: int) -> float:
         """For n classes, XGBoost's softmax has 2 p (1 - p); LightGBM's and ours have n / (n - 1) p (1 - p)."""
         return 1.0 if n_classes <= 2 else n_classes / (n_classes - 1) / 2
-
-
-class XGBRanker(_AsXGBoost, GBDTRanker):  # type: ignore[misc]
-    """``GBDTRanker`` with XGBoost's defaults."""
-
-    def _hessian_scale(self, n_classes: int) -> float:
-        return 0.5
-
-    def fit(  # type: ignore[override]
-        self,
-        X: Any,
-        y: Any,
-        *,
-        group: Any = None,
-        qid: Any = None,
-        eval_set: Any = None,
-        eval_group: Any = None,
-        eval_qid: Any = None,
-        eval_at: Any = (32,),
-        **arguments: Any,
-    ) -> Self:
-        """Fit with XGBoost's arguments.
-
-        Parameters
-        ----------
-        X, y
-            The training rows. A column ``qid`` of X holds the query ids.
-        group, qid
-            The queries, as in ``GBDTRanker.fit``, if X has no such column.
-        eval_set, eval_group, eval_qid
-            The sets to evaluate and their queries.
-        eval_at : list of int, default=(32,)
-            The ranks at which NDCG is measured. At least 1.
-        **arguments
-            Other arguments of ``XGBRegressor.fit``.
-        """
-        X, qid = _with_queries(X, group, qid, "X")
-        pairs = set_pairs(paired(eval_set, arguments.pop("eval_X", None), arguments.pop("eval_y", None)))
-        if any(_has_queries(X_eval) for X_eval, _ in pairs):
-            groups = one_each(eval_group, len(pairs), "eval_group")
-            qids = one_each(eval_qid, len(pairs), "eval_qid")
-            split = [
-                _with_queries(X_eval, groups[i], qids[i], f"X of eval_set {i}") for i, (X_eval, _) in enumerate(pairs)
-            ]
-            pairs = [(X_eval, y_eval) for (X_eval, _), (_, y_eval) in zip(split, pairs, strict=True)]
-            eval_qid = [queries for _, queries in split]
-        return super().fit(
-            X, y, group=group, qid=qid, eval_set=pairs or None, eval_group=eval_group, eval_qid=eval_qid,
-            eval_at=eval_at, **arguments,
-        )  # fmt: skip
-
-    def score(self, X: Any, y: Any) -> float:
-        """The NDCG of ``predict(X)``, whose column ``qid`` holds the queries; all rows are one query without it."""
-        from pvtree.objectives.metrics import get_metric
-        from pvtree.reading.targets import read_queries
-
-        n_rows = len(np.asarray(y))
-        qid = np.asarray(X["qid"]) if _has_queries(X) else np.zeros(n_rows, np.int64)
-        queries = read_queries(None, qid, n_rows)
-        sizes = np.array([n_rows]) if queries is None else queries.sizes
-        metric = get_metric("ndcg@32", "lambdarank")
-        return float(metric(np.asarray(y, np.float64), np.ascontiguousarray(self._raw(X).T), None, sizes))
-
-    def _features(self, X: Any) -> Any:
-        """Drop the column of query ids, which is not a feature. X may come with it or without."""
-        is_feature = "qid" in (self.model_.feature_names or ())
-        return _without_queries(X) if _has_queries(X) and not is_feature else X
 
 
 def _of_number(metric: Callable[..., Any]) -> Callable[..., Any]:
@@ -339,24 +373,6 @@ def _of_number(metric: Callable[..., Any]) -> Callable[..., Any]:
     return named
 
 
-def _has_queries(X: Any) -> bool:
-    """Whether a table of pandas, Dask, polars or Arrow has a column qid. Arrow's ``columns`` are values, not names."""
-    names = getattr(X, "column_names", None) or getattr(X, "columns", None)
-    return not isinstance(X, Table) and names is not None and "qid" in list(names)
-
-
-def _without_queries(X: Any) -> Any:
-    if hasattr(X, "drop_columns"):
-        return X.drop_columns(["qid"])
-    return X.drop(columns="qid") if hasattr(X, "iloc") else X.drop("qid")
-
-
-def _with_queries(X: Any, group: Any, qid: Any, what: str) -> tuple[Any, Any]:
-    """X without the column of query ids, and the query ids."""
-    if not _has_queries(X):
-        return X, qid
-    if group is not None or qid is not None:
-        raise InvalidDataError(
-            f"The column 'qid' of {what} already holds the queries; drop that column, or leave out group and qid."
-        )
-    return _without_queries(X), X["qid"]
+def _framed(X: Any) -> Any:
+    """A Series as a table of one column, as XGBoost takes it."""
+    return X.to_frame() if hasattr(X, "to_frame") and getattr(X, "ndim", 2) == 1 else X

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pvtree.as_xgboost.estimators import OwnObjective, XGBClassifier, XGBRanker, XGBRegressor
+from pvtree.as_xgboost.estimators import OwnObjective, XGBClassifier, XGBRegressor
+from pvtree.as_xgboost.ranker import XGBRanker
 from pvtree.comm.user_warnings import warn_user
 from pvtree.front.functional.training import Family
 

@@ -15,6 +15,8 @@ from pvtree.front.functional.dataset_columns import as_column
 from pvtree.reading.pandas_columns import is_frame
 from pvtree.reading.tables import is_sparse
 
+_TYPES = ("q", "float", "int", "i", "c")  # XGBoost's words
+
 
 class DataIter(ABC):
     """Rows that come in batches: subclasses define ``next`` and ``reset``, as in XGBoost."""
@@ -90,13 +92,35 @@ class DMatrix(Dataset):
             raise InvalidDataError(
                 f"feature_names must have one name for each of the {np.shape(data)[1]} columns, got {len(names)}."
             )
+        if isinstance(names, list):
+            _check_names(names)
         categorical = "auto"
         if feature_types is not None:
             marked = [j for j, kind in enumerate(feature_types) if kind in ("c", "categorical")]
             categorical = marked or "auto"  # type: ignore[assignment]
-        super().__init__(_without(data, missing), label, None, weight, group, base_margin, names, categorical, qid=qid)
-        self.feature_types = None if feature_types is None else list(feature_types)
+        super().__init__(without(data, missing), label, None, weight, group, base_margin, names, categorical, qid=qid)
+        self._types: list[str] | None = None
+        self.feature_types = feature_types
         self._spread_weights()
+
+    @property
+    def feature_types(self) -> list[str] | None:
+        """The types of the columns: of a DataFrame its own, unless others are set; None without types."""
+        return self._types if self._types is not None else _frame_types(self.data) if is_frame(self.data) else None
+
+    @feature_types.setter
+    def feature_types(self, types: Any) -> None:
+        if types is None:
+            self._types = None
+            return
+        listed = [types] * self.num_feature() if isinstance(types, str) else list(types)
+        wrong = [each for each in listed if each not in _TYPES]
+        if wrong or len(listed) != self.num_feature():
+            raise InvalidDataError(
+                f"feature_types must name one of {', '.join(_TYPES)} for each of the {self.num_feature()} columns, got "
+                f"{types!r}."
+            )
+        self._types = listed
 
     def _spread_weights(self) -> None:
         """XGBoost's weights of a ranking belong to queries; training wants one for each row."""
@@ -117,7 +141,20 @@ class DMatrix(Dataset):
         if names is None:
             self.feature_name = "auto"
         else:
+            _check_names(list(names))
             self.set_feature_name(list(names))
+
+    def set_weight(self, weight: Any) -> Self:
+        """Set the weights of rows, or of queries in a ranking."""
+        self.weight = weight
+        self._spread_weights()
+        return self
+
+    def set_group(self, group: Any) -> Self:
+        """Set the sizes of the queries."""
+        super().set_group(group)
+        self._spread_weights()
+        return self
 
     def num_row(self) -> int:
         return self.num_data()
@@ -154,7 +191,7 @@ class DMatrix(Dataset):
         part = Dataset.subset(self, rows)
         made = DMatrix.__new__(type(self) if type(self) is DMatrix else DMatrix)
         made.__dict__.update(part.__dict__)
-        made.feature_types = self.feature_types
+        made._types = self._types
         return made
 
     def set_info(self, **info: Any) -> None:
@@ -223,7 +260,21 @@ def _codes(column: Any) -> Any:
     return column.cat.codes.where(column.cat.codes >= 0) if column.dtype.name == "category" else column
 
 
-def _without(data: Any, missing: float | None) -> Any:
+def _check_names(names: list[Any]) -> None:
+    if len(set(names)) < len(names):
+        raise InvalidDataError("feature_names must be unique; rename the columns that share a name.")
+    bad = [name for name in names if not isinstance(name, str) or any(sign in name for sign in "[]<")]
+    if bad:
+        raise InvalidDataError(f"feature_names must be texts without [, ] or <, got {bad[0]!r}; rename the column.")
+
+
+def _frame_types(frame: Any) -> list[str]:
+    """XGBoost's words for the types of a DataFrame's columns."""
+    words = {"f": "float", "i": "int", "u": "int", "b": "i"}
+    return ["c" if kind.name == "category" else words.get(getattr(kind, "kind", "f"), "float") for kind in frame.dtypes]
+
+
+def without(data: Any, missing: float | None) -> Any:
     """The data with NaN in place of ``missing``."""
     if missing is None or missing != missing:
         return data

@@ -11,6 +11,8 @@ from pvtree.front import plotting
 from pvtree.front.plotting.axes import finish, make_axes
 from pvtree.front.plotting.model_plots import BAR
 
+_STYLES = ("fmap", "yes_color", "no_color", "condition_node_params", "leaf_node_params", "with_stats")
+
 
 def plot_importance(
     booster: Any,
@@ -68,11 +70,19 @@ def plot_importance(
 def plot_tree(booster: Any, *, tree_idx: int = 0, num_trees: int | None = None, ax: Any = None, **kwargs: Any) -> Any:
     """Draw a tree; ``num_trees`` is an older name of ``tree_idx``. Other arguments as in ``pvtree.plot_tree``."""
     number = tree_idx if num_trees is None else num_trees
-    return plotting.plot_tree(booster, ax=ax, tree_index=number, **{k: v for k, v in kwargs.items() if k != "fmap"})
+    return plotting.plot_tree(
+        booster, ax=ax, tree_index=number, **{k: v for k, v in kwargs.items() if k not in (*_STYLES, "rankdir")}
+    )
 
 
 def to_graphviz(booster: Any, *, tree_idx: int = 0, num_trees: int | None = None, **kwargs: Any) -> Any:
-    """A tree as a graph of graphviz. Other arguments as in ``pvtree.create_tree_digraph``."""
+    """A tree as a graph of graphviz, from left to right with ``rankdir="LR"``.
+
+    XGBoost's colours and styles of nodes and edges have no effect; other arguments are those of
+    ``pvtree.create_tree_digraph``.
+    """
     number = tree_idx if num_trees is None else num_trees
-    others = {name: value for name, value in kwargs.items() if name != "fmap"}
+    others = {name: value for name, value in kwargs.items() if name not in _STYLES}
+    if (direction := others.pop("rankdir", None)) is not None:
+        others["orientation"] = "horizontal" if direction == "LR" else "vertical"
     return plotting.create_tree_digraph(booster, tree_index=number, **others)

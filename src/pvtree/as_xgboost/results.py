@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
+
+import numpy as np
 
 from pvtree.model.model import Model
 
@@ -28,6 +31,12 @@ def trees_of(model: Model, first: int, stop: int) -> Model:
         return model
     per = model.trees_per_iteration
     return replace(model, trees=model.trees[max(first, 0) * per : stop * per if stop > 0 else None])
+
+
+def as_margin(base_margin: Any, n_rows: int) -> np.ndarray:
+    """Base margins as (n_rows, n_outputs)."""
+    margin = np.asarray(base_margin, np.float64).reshape(n_rows, -1) if n_rows else np.zeros((0, 1))
+    return margin
 
 
 def renamed(results: Mapping[str, Mapping[str, list[float]]]) -> dict[str, dict[str, list[float]]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from pvtree.as_xgboost.booster import Booster
 from pvtree.as_xgboost.callback import EarlyStopping, EvaluationMonitor, TrainingCallback, adapted
@@ -12,6 +12,7 @@ from pvtree.as_xgboost.estimators import XGBRegressor
 from pvtree.as_xgboost.family import FAMILY, numbers_of, warn_of_method
 from pvtree.as_xgboost.results import METRIC_NAMES, best_iteration, last_score, renamed
 from pvtree.front.functional import Dataset
+from pvtree.front.functional.booster_steps import empty_model
 from pvtree.front.functional.cross_validation import make_folds, mean_of_folds, run_callbacks, train_fold
 from pvtree.front.functional.training import read_params, run
 
@@ -63,9 +64,15 @@ def train(
     """
     values = numbers_of(params) if obj is None else {**numbers_of(params), "objective": obj}
     warn_of_method(values)
+    if num_boost_round == 0 and xgb_model is None:
+        empty = Booster(values)
+        empty.model_ = empty_model({"objective": "regression", **values}, dtrain, FAMILY)
+        return empty
     parsed = read_params(values, FAMILY, n_estimators=num_boost_round, early_stopping_rounds=early_stopping_rounds)
     if parsed.metrics is None and parsed.task == "regression":
         parsed = replace(parsed, metrics=[XGBRegressor._default_metric])
+    if verbose_eval and evals:
+        callbacks = [*(callbacks or []), EvaluationMonitor(period=1 if verbose_eval is True else int(verbose_eval))]
     sets, names = [each for each, _ in evals or []], [name for _, name in evals or []]
     theirs = [each for each in callbacks or [] if isinstance(each, TrainingCallback)]
     for each in theirs:
@@ -73,18 +80,31 @@ def train(
     scale = parsed.estimator._hessian_scale(parsed.n_classes)
     estimator = run(
         parsed, dtrain, sets, names, custom_metric, xgb_model=xgb_model,
-        callbacks=adapted(callbacks, scale, Booster._with_model), verbose=verbose_eval, **where,
+        callbacks=adapted(callbacks, scale, Booster._with_model), **where,
     )  # fmt: skip
     if evals_result is not None:
         evals_result.clear()
         evals_result.update(renamed(estimator.evals_result_))
     booster = Booster.of(estimator, values)
-    if booster.best_iteration:
-        booster.best_iteration = best_iteration(booster.best_iteration)
-        booster.best_score = last_score(booster.best_score)  # type: ignore[assignment]
+    if estimator.best_iteration_:
+        booster.best_iteration = best_iteration(estimator.best_iteration_)
+        booster.best_score = last_score(estimator.best_score_)  # type: ignore[assignment]
     for each in theirs:
         booster = each.after_training(booster)
     return booster
+
+
+class Fold(NamedTuple):
+    """The rows of one fold."""
+
+    dtrain: Dataset
+    dtest: Dataset
+
+
+class Folds(NamedTuple):
+    """What callbacks see as the model of a cross-validation."""
+
+    cvfolds: list[Fold]
 
 
 def cv(
@@ -151,7 +171,8 @@ def cv(
         values = {name: value for name, value in values.items() if name not in ("eval_metric", "metric")}
         values["eval_metric"] = asked
     parsed = read_params(values, FAMILY, n_estimators=num_boost_round)
-    histories = []
+    before = [each for each in adapted(callbacks, 1.0, Booster._with_model) if each.before_iteration]
+    histories, parts = [], []
     for chosen, held in make_folds(parsed, dtrain, folds, nfold, stratified, shuffle, seed):
         train_part, valid_part, own = dtrain.subset(chosen), dtrain.subset(held), values
         if fpreproc is not None:
@@ -159,8 +180,9 @@ def cv(
         fold = read_params(own, FAMILY, n_estimators=num_boost_round)
         if fold.metrics is None and fold.task == "regression":
             fold = replace(fold, metrics=[XGBRegressor._default_metric])
-        _, history = train_fold(fold, train_part, valid_part, custom_metric, None, [], True)
+        _, history = train_fold(fold, train_part, valid_part, custom_metric, None, before, True)
         histories.append(history)
+        parts.append(Fold(train_part, valid_part))
     means = [mean_of_folds(results) for results in zip(*histories, strict=True)]
     means = [[("test" if row[0] == "valid" else row[0], *row[1:]) for row in rows] for rows in means]
     watching = list(callbacks or [])
@@ -169,7 +191,10 @@ def cv(
     if verbose_eval:
         watching.append(EvaluationMonitor(period=int(verbose_eval), show_stdv=show_stdv))
     ours = [each for each in adapted(watching, 1.0, Booster._with_model) if not each.before_iteration]
-    n_kept, _ = run_callbacks(sorted(ours, key=lambda each: each.order), means)
+    n_kept, _ = run_callbacks(sorted(ours, key=lambda each: each.order), means, Folds(parts))
+    for each in watching:
+        if isinstance(each, TrainingCallback):
+            each.after_training(None)
     table: dict[str, list[float]] = {}
     for rows in means[:n_kept]:
         for name, metric, mean, _, deviation in rows:

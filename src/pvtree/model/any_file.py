@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from pvtree.model.model import Model
 from pvtree.parameters.paths import checked_path
@@ -25,15 +26,32 @@ def read_any(path: str | os.PathLike[str]) -> Model:
     return Model.load(path)
 
 
-def save_as_named(model: Model, path: str | os.PathLike[str]) -> None:
+def read_with_attributes(path: str | os.PathLike[str]) -> tuple[Model, dict[str, str]]:
+    """The model, and the attributes that a file of XGBoost's holds beside it."""
+    from pvtree.model.import_xgboost import parse_with_attributes
+
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError:
+        data = b""
+    if _is_xgboost(data[:_HEAD_BYTES]):
+        return parse_with_attributes(data, f"XGBoost's model file {os.fspath(path)!r}")
+    return read_any(path), {}
+
+
+def save_as_named(model: Model, path: str | os.PathLike[str], attributes: Mapping[str, str] | None = None) -> None:
     """Write XGBoost's format if the name ends with .json or .ubj, as XGBoost's users expect, else pvtree's.
 
-    A model that XGBoost's format cannot hold, with categories or classes other than 0, 1, ..., is written in pvtree's.
+    A model that XGBoost's format cannot hold, with categories or classes other than 0, 1, ..., is written in pvtree's,
+    without the ``attributes``, which are texts.
     """
     has_numbers = model.classes is None or list(model.classes) == list(range(len(model.classes)))
     is_plain = has_numbers and not model.categories and model.ensemble == "gbdt"
     if is_plain and os.fspath(path).endswith((".json", ".ubj")):
-        model.export_xgboost(path)
+        from pvtree.model import export_xgboost
+
+        export_xgboost.write(model, path, attributes)
     else:
         model.save(path)
 

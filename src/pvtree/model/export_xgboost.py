@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -39,15 +40,16 @@ OBJECTIVES = {
 }
 
 
-def write(model: Model, path: str | os.PathLike[str]) -> None:
+def write(model: Model, path: str | os.PathLike[str], attributes: Mapping[str, str] | None = None) -> None:
     """Replace the file at ``path``: UBJSON if its name ends with .ubj, JSON otherwise."""
     is_binary = os.fspath(path).endswith(".ubj")
-    write_bytes(path, dump(model, "ubj" if is_binary else "json"), "XGBoost's model file")
+    write_bytes(path, dump(model, "ubj" if is_binary else "json", attributes), "XGBoost's model file")
 
 
-def dump(model: Model, form: str = "json") -> bytes:
-    """The content of such a file."""
+def dump(model: Model, form: str = "json", attributes: Mapping[str, str] | None = None) -> bytes:
+    """The content of such a file; ``attributes`` are texts that it holds beside the model."""
     document = _document(model)
+    document["learner"]["attributes"] = dict(attributes or {})
     if form == "ubj":
         return encode(document)
     return json.dumps(document, default=lambda array: array.tolist(), allow_nan=False).encode()

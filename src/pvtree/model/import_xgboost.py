@@ -43,8 +43,16 @@ def read(path: str | os.PathLike[str]) -> Model:
 
 def parse(data: bytes, name: str) -> Model:
     """The model in JSON or UBJSON, or a ModelFileError that begins with ``name``."""
+    return parse_with_attributes(data, name)[0]
+
+
+def parse_with_attributes(data: bytes, name: str) -> tuple[Model, dict[str, str]]:
+    """The model, and the texts that are kept beside it."""
     try:
-        return _model(_document(data))
+        document = _document(data)
+        model = _model(document)
+        found = _dict(document["learner"].get("attributes", {}), "the attributes")
+        return model, {key: value for key, value in found.items() if isinstance(key, str) and isinstance(value, str)}
     except Refused as refusal:
         reason, remedy = refusal.args
         raise ModelFileError(f"{name} cannot be used ({reason}); {remedy or _REMEDY}.") from None

@@ -60,7 +60,10 @@ def thresholds_of(model: Model, feature: int) -> np.ndarray:
     for tree in model.trees:
         own = tree.feature == feature
         if (tree.cat_set[own] >= 0).any():
-            raise InvalidDataError("The feature is categorical, so its splits have no thresholds; use a numeric one.")
+            raise InvalidDataError(
+                "Cannot compute split value histogram for the categorical feature, which has no thresholds; use "
+                "a numeric one."
+            )
         found.append(tree.threshold[own])
     return np.concatenate([np.empty(0), *found])
 

@@ -130,7 +130,7 @@ class AveragePrecision(Metric):
 
 @dataclass(frozen=True)
 class R2(Metric):
-    """1 - the squared error of the predictions by that of the mean label; 0 if all labels are equal."""
+    """1 - the squared error of the predictions by that of the mean label; 1 if both are 0, 0 if only the latter is."""
 
     objective: str
 
@@ -140,7 +140,7 @@ class R2(Metric):
         (mean,) = exact_means_of([(y, weight)], comm, "metrics")
         terms = [(np.square(predicted - y), weight), (np.square(y - mean), weight)]
         error, spread = exact_means_of(terms, comm, "metrics")
-        return 1.0 - error / spread if spread > 0.0 else 0.0
+        return 1.0 - error / spread if spread > 0.0 else float(error < 1e-20)
 
 
 @dataclass(frozen=True)

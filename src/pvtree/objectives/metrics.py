@@ -154,6 +154,7 @@ FOREST: dict[str, Metric] = {
     "auc_mu": AUCMu("auc_mu", True),
     "average_precision": AveragePrecision("average_precision", True),
 }
+OF_ORDER = {name: BINARY[name] for name in ("auc", "average_precision")}  # of any scores, if labels are 0 and 1
 BY_OBJECTIVE: dict[str, dict[str, Metric]] = {
     "binary": BINARY,
     "hinge": {"hinge": Mean("hinge", False, _hinge_losses)} | BINARY,
@@ -161,7 +162,6 @@ BY_OBJECTIVE: dict[str, dict[str, Metric]] = {
     "multiclassova": {"multi_logloss": Mean("multi_logloss", False, _ova_log_losses)} | OF_CLASSES,
     "classification": FOREST,
     "cox": {"cox-nloglik": CoxLikelihood("cox-nloglik", False)},
-    **{name: {} for name in losses_of("relevance")},  # ndcg@K, map@K, pre@K
 }
 RANKED = (*losses_of("relevance"), "custom")  # objectives with metrics at ranks
 # An alias stands for the first candidate that the objective has, so "logloss" suits any number of classes.
@@ -191,7 +191,7 @@ ALIASES = {
     "regression_l2": ("l2",),
     "regression_l1": ("l1",),
     "reg:squarederror": ("l2",),
-    "multiclassova": ("multi_logloss",),
+    **dict.fromkeys(("multiclassova", "multiclass_ova", "ova", "ovr"), ("multi_logloss",)),
     **dict.fromkeys(("rank_xendcg", "xendcg", "rank:ndcg", "rank:pairwise"), ("ndcg@10",)),
     "binary": ("binary_logloss", "multi_logloss"),
     "multiclass": ("multi_logloss",),
@@ -246,7 +246,11 @@ def _known(family: str, constants: Mapping[str, Any]) -> dict[str, Metric]:
             "aft-nloglik": Mean("aft-nloglik", False, partial(_likelihoods_of_times, *noise)),
             "interval-regression-accuracy": Mean("interval-regression-accuracy", True, _within_bounds),
         }
-    return BY_OBJECTIVE[family] if family in BY_OBJECTIVE else _regression(family, known)
+    if family in ("binary", "hinge"):
+        return _regression(family, known) | BY_OBJECTIVE[family]
+    if family in losses_of("relevance"):
+        return _regression("regression", known) | OF_ORDER
+    return BY_OBJECTIVE[family] if family in BY_OBJECTIVE else _regression(family, known) | OF_ORDER
 
 
 def _find(name: str, family: str, known: Mapping[str, Metric], gains: Sequence[float] = ()) -> Metric | None:

@@ -93,6 +93,7 @@ ALPHA_OF = {"quantile": "quantile_alpha", "huber": "huber_slope"}
 
 LEAST_LETTERS = 13  # of a synonym that a misspelt name is compared with
 _SWITCH = (True, False)
+ANY_VALUE: tuple[Any, ...] = (object,)
 # Parameters whose listed values ask for what pvtree does anyway. None is always accepted.
 ANYWAY: dict[str, tuple[Any, ...]] = {
     "tree_method": ("hist", "auto"),
@@ -120,6 +121,22 @@ ANYWAY: dict[str, tuple[Any, ...]] = {
     "extra_trees": (False,),
     "linear_tree": (False,),
 }
+
+EVAL_AT = ("eval_at", "ndcg_eval_at", "ndcg_at", "map_eval_at", "map_at")
+# LightGBM's parameters that are no parameters of ours but have an effect where they are read: in fit or predict.
+READ_ELSEWHERE = frozenset(
+    (
+        *EVAL_AT,
+        "early_stopping_min_delta",
+        "first_metric_only",
+        "multi_error_top_k",
+        "num_class",
+        "num_classes",
+        "pred_early_stop",
+        "pred_early_stop_freq",
+        "pred_early_stop_margin",
+    )
+)
 
 _ARGUMENTS_OF_FIT = (
     "callbacks",
@@ -152,7 +169,6 @@ _ELSEWHERE = {
         "there is one method, LightGBM's 'basic'; leave it out.",
     ),
     "warm_start": "pass init_model to fit to continue from an earlier model.",
-    **dict.fromkeys(("num_class", "num_classes"), "the classes are those in y; leave it out."),
     **dict.fromkeys(("metric", "metrics"), "pass eval_metric to fit instead."),
     **dict.fromkeys(
         ("class_weight", "is_unbalance", "unbalance", "scale_pos_weight"),
@@ -190,7 +206,7 @@ def read_names(
         right = synonym(name, known, objective)
         if right is None:
             read.others[name] = value
-            if not (name in anyway and _is_one_of(value, anyway[name])):
+            if name not in READ_ELSEWHERE and not (name in anyway and _is_one_of(value, anyway[name])):
                 if is_refused(name, known):
                     raise InvalidParameterError(f"{_refusal(name, value, owner)}; {_remedy(name, known)}")
                 read.unknown.append(f"{name} is not a parameter of {owner} and has no effect; leave it out.")
@@ -276,7 +292,7 @@ def objective_named(word: str, names: Collection[str]) -> str | None:
 
 
 def _is_one_of(value: Any, accepted: tuple[Any, ...]) -> bool:
-    if value is None:
+    if value is None or accepted is ANY_VALUE:
         return True
     is_nan = isinstance(value, float) and math.isnan(value)
     return any(is_nan if each != each else isinstance(value, str | int | float) and value == each for each in accepted)

@@ -13,7 +13,7 @@ _UNSUPPORTED = (
     "monotone_penalty mc_penalty ms_penalty monotone_splits_penalty neg_bagging_fraction neg_bagging neg_sub_row "
     "neg_subsample pos_bagging_fraction pos_bagging pos_sub_row pos_subsample path_smooth "
     # LightGBM: objectives and metrics
-    "lambdarank_position_bias_regularization multi_error_top_k reg_sqrt sigmoid "
+    "lambdarank_position_bias_regularization reg_sqrt sigmoid "
     # LightGBM: other kinds of boosting
     "boost boosting boosting_type booster data_sample_strategy sampling_method num_parallel_tree "
     "drop_rate rate_drop max_drop skip_drop uniform_drop xgboost_dart_mode top_rate other_rate "

@@ -117,7 +117,7 @@ def _are_class_weights(value: Any) -> bool:
 
 RULES: dict[str, Rule] = BOOSTING_RULES | {
     "n_estimators": integer("The number of boosting iterations, or of trees in a forest.", 1),
-    "learning_rate": positive("The factor by which each tree is scaled before it is added to the model."),
+    "learning_rate": non_negative("The factor by which each tree is scaled before it is added to the model."),
     "num_leaves": integer("The maximum number of leaves of a tree.", 2, also="-1 for no limit"),
     "max_depth": integer("The maximum number of splits on the path to a leaf.", 1, also="-1 for no limit"),
     "min_child_samples": integer("The minimum number of rows in a leaf.", 1),

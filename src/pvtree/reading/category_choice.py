@@ -14,11 +14,13 @@ def choose(
 ) -> tuple[list[int], list[int]]:
     """The columns that are categories, and those of categories that are not wanted as such.
 
-    ``by_type`` are all columns that "auto" takes for categories. Text among them has no other meaning, so it need not
-    be named; a type of categories, such as pandas' ``category``, is only one way to hold a column.
+    ``by_type`` are all columns of categories or text. "auto" takes them for categories, except pandas' ordered ones,
+    which are compared by their places, as in LightGBM. Text has no other meaning, so it need not be named; a type of
+    categories, such as pandas' ``category``, is only one way to hold a column.
     """
     if isinstance(categorical_feature, str):
-        return sorted(by_type), []
+        ordered = set(_ordered_columns(table))
+        return sorted(set(by_type) - ordered), sorted(ordered)
     typed = set(typed_columns(table))
     return sorted({*listed, *by_type} - (typed - set(listed))), sorted(typed - set(listed))
 
@@ -29,6 +31,11 @@ def typed_columns(table: Any) -> list[int]:
         return table.typed_columns()
     dtypes = getattr(table, "dtypes", ())  # of a DataFrame
     return [j for j, dtype in enumerate(dtypes) if getattr(dtype, "name", "") == "category"]
+
+
+def _ordered_columns(table: Any) -> list[int]:
+    """Columns of a DataFrame whose categories have an order."""
+    return [j for j in ([] if isinstance(table, Table) else typed_columns(table)) if table.dtypes.iloc[j].ordered]
 
 
 def category_order(table: Any, j: int) -> list[Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,16 @@ def fit_columns(X: Any, columns: Columns, by_position: bool, any_number: bool) -
         if hasattr(X, "rename_columns"):
             return X.rename_columns(list(columns.names))
     return X
+
+
+def first_difference(ours: Iterable[str], theirs: Iterable[str], lists: str) -> str:
+    """The sentence about columns of other names; ``lists`` has the names that are missing and unknown."""
+    pairs = enumerate(zip(ours, theirs, strict=False))
+    place, (own, other) = next((place, pair) for place, pair in pairs if pair[0] != pair[1])
+    return (
+        f"Expected {own!r} at position {place} but found {other!r}: the columns of X are not those of fit ({lists}); "
+        "pass the same columns in the same order."
+    )
 
 
 def _with_number(X: Any, n_features: int) -> Any:

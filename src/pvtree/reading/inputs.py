@@ -23,6 +23,7 @@ from pvtree.reading import pandas_columns
 from pvtree.reading.arrow_columns import check_unique
 from pvtree.reading.categories import bins_of_numbers
 from pvtree.reading.category_choice import category_order, choose, in_order
+from pvtree.reading.column_fitting import first_difference
 from pvtree.reading.number_columns import as_floats, listing, parsed, rounded, warn_of_rounding
 from pvtree.reading.pandas_columns import is_frame
 from pvtree.reading.tables import Columns, Scalar, Table, check_can_be_kept, is_sparse, lightgbm_name
@@ -149,7 +150,7 @@ def check_columns(table: Any, columns: Columns, owner: str) -> None:
         raise InvalidDataError(counts + remedy)
     if not missing:
         raise InvalidDataError("The columns of X are in another order than in fit; pass them in the same order.")
-    raise InvalidDataError(f"The columns of X are not those of fit ({lists}); pass the same columns in the same order.")
+    raise InvalidDataError(first_difference(expected, names or (), lists))
 
 
 def warn_if_nameless(table: Any, columns: Columns, owner: str) -> None:

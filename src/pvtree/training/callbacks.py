@@ -10,6 +10,9 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from pvtree.comm.user_warnings import warn_user
 from pvtree.errors import InvalidParameterError, InvalidTypeError, public
 from pvtree.parameters.aliases import right_names
 from pvtree.parameters.params import plain
@@ -57,8 +60,9 @@ class CallbackEnv(NamedTuple):
 class EarlyStopException(Exception):
     """Raised by a callback to end training and keep the trees up to ``best_iteration``."""
 
-    def __init__(self, best_iteration: int, best_score: Sequence[EvalResult]) -> None:
+    def __init__(self, best_iteration: int, best_score: Sequence[EvalResult], keeps_later: bool = False) -> None:
         super().__init__()
+        self.keeps_later = keeps_later  # whether the trees after the best iteration stay in the model
         self.best_iteration = best_iteration  # 0-based, counted like CallbackEnv.iteration
         self.best_score = list(best_score)  # every result of that iteration
 
@@ -87,6 +91,10 @@ class Training:
         for name, value in changeable(params).items():
             RULES[name].check(name, value)
             self._changes[name] = plain(value)
+
+    def kept(self) -> dict[str, Any]:
+        """The attributes that callbacks have set; the finished Booster has them too."""
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
     def take_changes(self) -> dict[str, Any]:
         """The changes since the last call."""
@@ -128,6 +136,7 @@ class early_stopping:
     # A run that resumes a checkpoint shows the past results to callbacks with this attribute, so that they remember
     # them. Other callbacks are not called for past iterations.
     replays = True
+    keeps_later = False  # True in as_xgboost, whose Boosters hold all trees
 
     def __init__(
         self,
@@ -136,13 +145,18 @@ class early_stopping:
         verbose: bool = True,
         min_delta: float | Sequence[float] = 0.0,
     ) -> None:
-        integer("", -(2**31)).check("stopping_rounds", stopping_rounds)
+        if not isinstance(stopping_rounds, int | np.integer) or isinstance(stopping_rounds, bool):
+            raise InvalidTypeError(
+                f"early_stopping_round should be an integer. Got {type(stopping_rounds).__name__!r}; pass a number of "
+                "iterations."
+            )
         self.enabled = stopping_rounds > 0
         self.stopping_rounds = stopping_rounds
         self.first_metric_only = first_metric_only
         self.verbose = verbose
         self.min_delta = [min_delta] if isinstance(min_delta, int | float) else list(min_delta)
-        if not self.min_delta or not all(delta >= 0 for delta in self.min_delta):
+        self.min_delta = self.min_delta or [0.0]
+        if not all(delta >= 0 for delta in self.min_delta):
             raise InvalidParameterError(
                 f"min_delta must be a number of at least 0 or a list of them, got {min_delta!r}."
             )
@@ -150,10 +164,10 @@ class early_stopping:
         self._best: dict[tuple[str, str], tuple[int, list[EvalResult]]] = {}
 
     def __call__(self, env: CallbackEnv) -> None:
+        if env.iteration == env.begin_iteration:
+            self.enabled = self.stopping_rounds > 0 and self._start(env.evaluation_result_list)
         if not self.enabled:
             return
-        if env.iteration == env.begin_iteration:
-            self._start(env.evaluation_result_list)
         watched = self._watched(env.evaluation_result_list)
         for result in watched:
             best_iteration = self._update(result, env)
@@ -168,9 +182,15 @@ class early_stopping:
             watched = [result for result in watched if result.metric_name == watched[0].metric_name]
         return watched
 
-    def _start(self, results: list[EvalResult]) -> None:
-        """Forget an earlier training, because the same callback may be used in several fits."""
+    def _start(self, results: list[EvalResult]) -> bool:
+        """Forget an earlier training, because the same callback may be used in several fits.
+
+        Returns whether there is anything to watch besides the training data.
+        """
         watched = self._watched(results)
+        if results and not watched:
+            warn_user("Only training set found, disabling early stopping. Pass a set that is not trained on.")
+            return False
         if not watched:
             raise InvalidParameterError(
                 "early_stopping needs an evaluation set other than the training data; pass eval_set to fit."
@@ -184,6 +204,7 @@ class early_stopping:
         deltas = self.min_delta * len(metrics) if len(self.min_delta) == 1 else self.min_delta
         self._deltas = dict(zip(metrics, deltas, strict=True))
         self._best = {}
+        return True
 
     def _update(self, result: EvalResult, env: CallbackEnv) -> int:
         """Note the result, and return the best iteration so far of this metric on this set."""
@@ -205,7 +226,7 @@ class early_stopping:
             scores = ", ".join(f"{name} {metric} {value:g}" for name, metric, value, *_ in best_results)
             watched = f"{result.dataset_name} {result.metric_name}"
             print(f"{watched} {why}; the best iteration is {best_iteration + 1}: {scores}")
-        raise EarlyStopException(best_iteration, best_results)
+        raise EarlyStopException(best_iteration, best_results, self.keeps_later)
 
 
 @public
@@ -289,6 +310,7 @@ class reset_parameter:
     before_iteration = True
 
     def __init__(self, **kwargs: Sequence[Any] | Callable[[int], Any]) -> None:
+        self.kwargs = kwargs
         self.schedules = changeable(kwargs)
         for name, schedule in self.schedules.items():
             if not callable(schedule) and not isinstance(schedule, list | tuple):

@@ -131,8 +131,10 @@ class TrainingRun:
         """Worker 0's verdict, on every worker."""
         if not self.options.is_watched:
             return GO_ON
-        stop = None if own.stop is None else [own.stop.best_iteration, own.stop.best_score]
+        stop = None
+        if own.stop is not None:
+            stop = [own.stop.best_iteration, own.stop.best_score, own.stop.keeps_later]
         stop, changes = tell([stop, own.changes], self.comm, "metrics")
         return Verdict(
-            None if stop is None else EarlyStopException(stop[0], [EvalResult(*r) for r in stop[1]]), changes
+            None if stop is None else EarlyStopException(stop[0], [EvalResult(*r) for r in stop[1]], stop[2]), changes
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,6 +52,7 @@ class TrainResult:
     # What fit learned from the data; None for plain arrays.
     columns: Columns | None = None
     classes: np.ndarray | None = None
+    kept: dict[str, Any] = field(default_factory=dict)  # attributes that callbacks set on env.model, on worker 0
 
 
 def train(
@@ -187,7 +188,7 @@ def _result(run: TrainingRun, timings: dict[str, float], traffic: TrafficReport)
     last = run.history[-1] if run.history else []
     for result in stop.best_score if stop else last:
         best_score.setdefault(result[0], {})[result[1]] = result[2]
-    if stop:
+    if stop and not stop.keeps_later:
         model = run.model_after(stop.best_iteration + 1)
     return TrainResult(
         model=model,
@@ -199,4 +200,5 @@ def _result(run: TrainingRun, timings: dict[str, float], traffic: TrafficReport)
         votes=strategy.votes,
         certificates=strategy.certificates,
         seconds=run.seconds,
+        kept={} if run.runner is None else run.runner.training.kept(),
     )

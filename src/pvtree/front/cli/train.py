@@ -120,13 +120,15 @@ def run_training(options: TrainOptions, kind: type, given: dict[str, Any], quiet
         estimator = kind(**python_values(given))
         return estimator, *read_files(options, comm)
 
+    from pvtree.front.estimators.eval_arguments import ExactMetrics
+
     estimator, rows, valid = all_or_none(prepare, comm)
     arguments: dict[str, Any] = {"checkpoint": options.checkpoint, "checkpoint_freq": options.checkpoint_freq}
     if options.task == "ranking":
         arguments["qid"] = rows.qid
     if valid is not None:
         arguments["eval_set"] = [(valid.X, valid.y)]
-        arguments["eval_metric"] = list(options.eval_metric) or None
+        arguments["eval_metric"] = ExactMetrics(options.eval_metric) or None
         if options.weight is not None:
             arguments["eval_sample_weight"] = [valid.weight]
         if options.task == "ranking":

@@ -18,6 +18,7 @@ from pvtree.comm.user_warnings import warn_user
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
 from pvtree.front.estimators.argument_docs import PREDICT, attribute_docs, documented
 from pvtree.front.estimators.other_names import keep, others
+from pvtree.front.estimators.other_names import others as written
 from pvtree.parameters.aliases import ANYWAY, read_names
 from pvtree.parameters.params import n_threads
 from pvtree.parameters.rule_kinds import Rule
@@ -148,6 +149,9 @@ class Estimator(BaseEstimator, metaclass=RightNames):
         keep(self, read)
         return self
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
@@ -205,6 +209,10 @@ class Estimator(BaseEstimator, metaclass=RightNames):
     def _options(self, others: Mapping[str, Any]) -> PredictOptions:
         from pvtree.model.predict_options import PredictOptions, further_names
 
+        # As in LightGBM, parameters of the estimator stand in for arguments of predict; and the number of columns is
+        # always checked, as scikit-learn wants it.
+        own = {name: value for name, value in written(self).items() if name.startswith("pred_early_stop")}
+        others = {**own, **others, "predict_disable_shape_check": None}
         return PredictOptions.of(others, type(self).__name__, further_names(self.predict))  # type: ignore[attr-defined]
 
     def _which(self, num_iteration: int | None, start_iteration: int, n_jobs: int | None = None) -> dict[str, Any]:

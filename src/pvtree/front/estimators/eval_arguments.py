@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pvtree.reading.training_rows import GivenRows, Target
     from pvtree.training.evaluator import EvalSet
 
+OWN_METRIC = "(of the objective)"  # stands for the objective's own metric in a list of metrics
 _NO_METRIC = ("", "none", "null", "custom", "na")  # LightGBM's names for no metric
 
 
@@ -44,17 +45,17 @@ def paired(eval_set: Any, eval_X: Any, eval_y: Any) -> Any:
     if eval_X is None and eval_y is None:
         return eval_set
     if eval_set is not None:
-        raise InvalidParameterError("eval_set and eval_X are two ways to pass the same sets; leave one of them out.")
+        raise InvalidParameterError("Specify either 'eval_set' or 'eval_X' and 'eval_y'; they are the same sets.")
     if eval_X is None or eval_y is None:
-        raise InvalidDataError("eval_X and eval_y belong together; pass both or neither.")
+        raise InvalidDataError("You must specify eval_X and eval_y, not just one of them.")
     # A list of rows is one set, a list of matrices is several.
     is_many = isinstance(eval_X, tuple) or (
         isinstance(eval_X, list) and bool(eval_X) and all(len(getattr(X, "shape", ())) == 2 for X in eval_X)
     )
-    if not is_many:
+    if not is_many and not isinstance(eval_y, tuple):
         return [(eval_X, eval_y)]
-    if not isinstance(eval_y, list | tuple) or len(eval_X) != len(eval_y):
-        raise InvalidDataError(f"eval_X holds {len(eval_X)} set(s); pass eval_y as a tuple with one target per set.")
+    if not is_many or not isinstance(eval_y, list | tuple) or len(eval_X) != len(eval_y):
+        raise InvalidDataError("If eval_X is a tuple, y_val must be a tuple of same length, and vice versa.")
     return list(zip(eval_X, eval_y, strict=True))
 
 
@@ -113,10 +114,10 @@ def read_metrics(
     from pvtree.objectives.metrics import CustomMetric, default_metric, get_metric
 
     asked, ranks = listed_metrics(evaluation.eval_metric), objective in losses_of("relevance")
-    if asked is None:
-        asked = ["ndcg" if ranks else default_metric(objective)]
+    asked = [OWN_METRIC] if asked is None else asked
     names = []
-    for name in (each for each in asked if isinstance(each, str)):
+    for each in (each for each in asked if isinstance(each, str)):
+        name = each if each != OWN_METRIC else "ndcg" if ranks else default_metric(objective)
         is_at_ranks = ranks and name.lower() in ("ndcg", "map", "pre", "mean_average_precision")
         names += [f"{name.lower()}@{rank}" for rank in _ranks(evaluation.eval_at)] if is_at_ranks else [name]
     named = {metric.name: metric for metric in (get_metric(name, objective, constants) for name in names)}
@@ -132,16 +133,26 @@ def listed_metrics(asked: Any) -> list[Any] | None:
     if isinstance(asked, set | frozenset):
         asked = sorted(asked, key=str)  # the same order on every worker
     listed = [asked] if callable(asked) else asked
+    if isinstance(listed, list | tuple):
+        listed = [each for each in listed if each is not None]
     if not isinstance(listed, list | tuple) or not all(isinstance(m, str) or callable(m) for m in listed):
         raise InvalidTypeError(f"eval_metric must be a metric's name, a function or a list of these, got {asked!r}.")
     return [each for each in listed if not (isinstance(each, str) and each.lower() in _NO_METRIC)]
 
 
-def joined_metrics(of_fit: Any, of_estimator: Any) -> list[Any] | None:
-    """Both are reported, fit's first, as in LightGBM; None stands for the objective's own metric."""
+class ExactMetrics(list[Any]):
+    """The metrics of ``train`` and ``cv``, which hold the objective's own already if it is wanted."""
+
+
+def joined_metrics(of_fit: Any, of_estimator: Any, adds_own: bool = False) -> list[Any] | None:
+    """Both are reported, fit's first, as in LightGBM; None stands for the objective's own metric.
+
+    If ``adds_own``, the objective's own metric is added to fit's, unless the estimator names some.
+    """
     named, own = listed_metrics(of_fit), listed_metrics(of_estimator)
     if named is None or own is None:
-        return own if named is None else named
+        adds_own = adds_own and not isinstance(of_fit, ExactMetrics)
+        return own if named is None else [*named, OWN_METRIC] if adds_own else named
     return [metric for metric in named if metric not in own] + own
 
 
@@ -181,6 +192,10 @@ def one_each(values: Any, n_sets: int, name: str) -> Sequence[Any]:
     """The values, one per evaluation set; None for each if there are none."""
     if values is None:
         return [None] * n_sets
-    if not isinstance(values, list | tuple) or len(values) != n_sets:
+    if not isinstance(values, list | tuple):
         raise InvalidDataError(f"{name} must be a list with one entry for each of the {n_sets} sets of eval_set.")
+    if len(values) != n_sets:
+        raise InvalidDataError(
+            f"Length of {name} ({len(values)}) not equal to length of eval_set ({n_sets}); pass one entry for each set."
+        )
     return values

@@ -27,6 +27,7 @@ from pvtree.front.estimators.eval_arguments import (
 from pvtree.front.estimators.fit_checks import check_continues, check_in_memory
 from pvtree.front.estimators.fit_options import FitOptions, shown, with_verbose_callback
 from pvtree.front.estimators.kind_checks import check_fractions, count_targets
+from pvtree.front.estimators.other_names import others
 from pvtree.front.estimators.unknown_arguments import refuse_unknown
 from pvtree.growing.constraints import read_interactions, read_monotone
 from pvtree.parameters.loss_table import LOSSES, check_labels
@@ -34,7 +35,7 @@ from pvtree.parameters.params import Params, learner_for, make_params, refuse_se
 from pvtree.parameters.rule_kinds import positive
 from pvtree.reading import inputs
 from pvtree.reading.dask_data import is_collection
-from pvtree.training.callbacks import TRAINING_NAMES
+from pvtree.training.callbacks import TRAINING_NAMES, early_stopping
 
 # Modules that load the kernels are imported inside functions: nobody needs them to construct or clone an estimator.
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class Fitting(Estimator):
     _target_kind: ClassVar[TargetKind] = "value"
     _drops_weightless: ClassVar[bool] = True
     _takes_many_targets: ClassVar[bool] = False  # whether y may have several columns
+    _adds_own_metric: ClassVar[bool] = False  # whether eval_metric of fit leaves the objective's own metric in place
     _metric_objective: ClassVar[str | None] = None  # whose metrics are allowed, if not those of the task
 
     @documented(FIT, "self : the fitted estimator")
@@ -112,6 +114,7 @@ class Fitting(Estimator):
 
     def _fit(self, given: GivenRows, options: FitOptions) -> Self:
         positive("").check("timeout", options.timeout)
+        options = self._with_stopping(options)
         if is_collection(given.X):
             from pvtree.front.estimators.on_dask import fit_on_dask
 
@@ -132,6 +135,19 @@ class Fitting(Estimator):
             result = self._train(given, sets, checked, comm)
         self._keep(result, checked.callbacks)
         return self
+
+    def _with_stopping(self, options: FitOptions) -> FitOptions:
+        """The options with LightGBM's parameters about early stopping, if there are any, as a callback."""
+        further = others(self)
+        asked = {
+            "first_metric_only": bool(further.get("first_metric_only", False)),
+            "min_delta": further.get("early_stopping_min_delta", 0.0),
+        }
+        own = options.early_stopping_rounds
+        rounds = getattr(self, "early_stopping_rounds", None) if own is None else own
+        if not isinstance(rounds, int) or rounds < 1 or not any(asked.values()):
+            return options
+        return options.stopping_with(early_stopping(rounds, verbose=False, **asked))
 
     def _check_scores(self, *sets: GivenRows) -> None:
         averages = self._ensemble == "forest" or getattr(self, "boosting_type", None) == "rf"
@@ -154,7 +170,7 @@ class Fitting(Estimator):
             raise InvalidParameterError("Forests do not support early stopping; leave early_stopping_rounds out.")
         if options.evaluation.eval_class_weight is not None and self._target_kind != "class":
             raise InvalidParameterError("eval_class_weight is for classes; leave it out, or pass eval_sample_weight.")
-        asked = joined_metrics(options.evaluation.eval_metric, self._own_metrics())
+        asked = joined_metrics(options.evaluation.eval_metric, self._own_metrics(), self._adds_own_metric)
         return replace(options, evaluation=replace(options.evaluation, eval_metric=asked))
 
     def _train(
@@ -226,7 +242,7 @@ class Fitting(Estimator):
         if not isinstance(options.categorical_feature, str):
             values["categorical_feature"] = options.categorical_feature
         if options.early_stopping_rounds is not None:
-            values["early_stopping_rounds"] = options.early_stopping_rounds
+            values["early_stopping_rounds"] = options.early_stopping_rounds or None
         refuse_serial(values["tree_learner"], n_workers)
         values["tree_learner"] = learner_for(values["tree_learner"], max(n_workers, values["n_workers"]))
         return values
@@ -290,7 +306,9 @@ class Fitting(Estimator):
         opened = open_rows(self._with_queries(given, comm), comm, self._drops_weightless)
         classes = None
         if self._target_kind == "class":
-            known = None if start is None or start.classes is None else np.asarray(start.classes)
+            known = getattr(self, "_known_classes", None)  # train knows them from num_class
+            if start is not None and start.classes is not None:
+                known = np.asarray(start.classes)
             classes = find_classes(opened, known, comm)
         known_columns = None
         if start is not None:
@@ -375,6 +393,7 @@ class Fitting(Estimator):
         self.n_iter_ = result.model.n_iterations
         self.n_features_in_ = columns.n_features
         self._of_named_rows = columns.of_named_rows
+        self._set_by_callbacks = result.kept
         if classes is not None:
             self.classes_ = classes
             self.n_classes_ = len(classes)

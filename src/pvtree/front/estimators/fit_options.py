@@ -12,7 +12,7 @@ from pvtree.errors import InvalidParameterError, InvalidTypeError
 from pvtree.front.estimators.eval_arguments import EvalArguments
 from pvtree.parameters.rule_kinds import Rule, integer
 from pvtree.parameters.rules import RULES
-from pvtree.training.callbacks import checkpoint, log_evaluation
+from pvtree.training.callbacks import checkpoint, early_stopping, log_evaluation
 
 if TYPE_CHECKING:
     from pvtree.model.model import Model
@@ -41,7 +41,8 @@ class FitOptions:
         integer("", 1).check("checkpoint_freq", self.checkpoint_freq)
         _PATH.check("checkpoint", self.checkpoint)
         RULES["categorical_feature"].check("categorical_feature", self.categorical_feature)
-        RULES["early_stopping_rounds"].check("early_stopping_rounds", self.early_stopping_rounds)
+        if not (type(self.early_stopping_rounds) is int and self.early_stopping_rounds == 0):  # 0 turns it off
+            RULES["early_stopping_rounds"].check("early_stopping_rounds", self.early_stopping_rounds)
         callbacks = _checked_callbacks(self.callbacks)
         folders = [callback for callback in callbacks if isinstance(callback, checkpoint)]
         if len(folders) + (self.checkpoint is not None) > 1:
@@ -56,6 +57,10 @@ class FitOptions:
         for folder in folders:
             options = replace(options, checkpoint=folder.directory, checkpoint_freq=folder.period)
         return options
+
+    def stopping_with(self, callback: early_stopping) -> FitOptions:
+        """The same with a callback in place of ``early_stopping_rounds`` of fit and of the estimator."""
+        return replace(self, callbacks=[*_checked_callbacks(self.callbacks), callback], early_stopping_rounds=0)
 
     def settings(self) -> dict[str, str]:
         """What must be the same on all ranks, as it is shown in errors."""

@@ -12,7 +12,7 @@ from pvtree.front.estimators.argument_docs import PREDICT, documented
 from pvtree.front.estimators.base import lazy_on_dask, store
 from pvtree.front.estimators.fit import Fitting
 from pvtree.front.estimators.kind_checks import check_kinds, idle_kinds
-from pvtree.front.estimators.other_names import takes_other_names
+from pvtree.front.estimators.other_names import others, takes_other_names
 from pvtree.front.estimators.tasks import Classifier, Regressor
 from pvtree.parameters.aliases import objective_named
 from pvtree.parameters.loss_table import losses_of
@@ -33,6 +33,7 @@ class GBDTModel(Fitting):
     """
 
     _ensemble = "gbdt"
+    _adds_own_metric = True
     _rules = RULES | {"objective": objective(*losses_of("value"), *losses_of("class"))}
 
     @takes_other_names
@@ -146,7 +147,18 @@ class GBDTModel(Fitting):
     def objective_(self) -> Any:
         """The objective that was trained: a name, or the user's function."""
         check_is_fitted(self, "model_")
-        return self.objective if callable(self.objective) else self.model_.objective
+        written, trained = self.objective, self.model_.objective
+        is_it = callable(written) or (isinstance(written, str) and objective_named(written, [trained]) is not None)
+        return written if is_it else trained
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.one_d_labels = True
+        return tags
+
+    def _more_tags(self) -> dict[str, Any]:
+        """Tags for scikit-learn before 1.6."""
+        return {"allow_nan": True, "X_types": ["2darray", "sparse", "1dlabels"], "_xfail_checks": {}}
 
     def _is_of_classes(self) -> bool:
         word = self.objective
@@ -206,6 +218,9 @@ class GBDTClassifier(Classifier, GBDTModel):
     _target_kind = "class"
 
     def _task(self, n_classes: int) -> str:
+        asked = next((value for name, value in others(self).items() if name in ("num_class", "num_classes")), None)
+        if asked not in (None, 1, n_classes):
+            raise InvalidDataError(f"num_class is {asked}, but y has {n_classes} classes; leave num_class out.")
         # Other libraries accept their names for two classes with more classes too.
         named = objective_named(self.objective, losses_of("class")) if isinstance(self.objective, str) else None
         if n_classes > 2 and (self.objective == "binary" or named == "hinge"):

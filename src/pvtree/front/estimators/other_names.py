@@ -42,7 +42,7 @@ def keep(estimator: Estimator, read: ReadNames) -> None:
     if kept or KEPT in vars(estimator):  # scikit-learn wants no attributes beside parameters
         setattr(estimator, KEPT, kept)
     for name, value in read.others.items():
-        if not hasattr(type(estimator), name):
+        if getattr(type(estimator), name, None) is None:
             setattr(estimator, name, value)
 
 

@@ -15,10 +15,10 @@ from pvtree.front.estimators.base import store
 from pvtree.front.estimators.eval_arguments import EvalArguments, paired
 from pvtree.front.estimators.fit_options import FitOptions, with_verbose_callback
 from pvtree.front.estimators.gbdt import GBDTModel
-from pvtree.front.estimators.other_names import takes_other_names
+from pvtree.front.estimators.other_names import others, takes_other_names
 from pvtree.front.estimators.tasks import Values
 from pvtree.front.estimators.unknown_arguments import refuse_unknown
-from pvtree.parameters.aliases import objective_named
+from pvtree.parameters.aliases import EVAL_AT, objective_named
 from pvtree.parameters.loss_table import losses_of
 from pvtree.parameters.rule_kinds import objective
 from pvtree.parameters.rules import RULES
@@ -111,6 +111,13 @@ class GBDTRanker(Values, GBDTModel):
         warn_user("All rows are ranked as one query; pass group (sizes of queries) or qid (query ids).")
         return replace(given, qid=np.zeros(inputs.read_table(given.X).shape[0], np.int64))
 
+    def _eval_at(self, of_fit: Any) -> Any:
+        """The ranks of the metrics; a parameter of the estimator counts more than the argument of fit."""
+        written = {name: value for name, value in others(self).items() if name in EVAL_AT}
+        for name in written:
+            warn_user(f"Found '{name}' in params. Will use it instead of 'eval_at' argument.")
+        return next(iter(written.values()), of_fit)
+
     @documented(FIT_RANKER, "self : the fitted estimator")
     def fit(
         self,
@@ -147,9 +154,11 @@ class GBDTRanker(Values, GBDTModel):
     ) -> Self:
         """Train on documents and their relevance; the documents of a query are ranked against each other."""
         refuse_unknown(unknown, GBDTRanker.fit, type(self).__name__, self._get_param_names())
+        if any(each is not None for each in (eval_set, eval_X, eval_y)) and eval_group is None and eval_qid is None:
+            raise InvalidDataError(
+                "eval_group cannot be None if any of eval_set, eval_X, or eval_y are provided; pass it, or eval_qid."
+            )
         eval_set = paired(eval_set, eval_X, eval_y)
-        if eval_set is not None and eval_group is None and eval_qid is None:
-            raise InvalidDataError("The eval_set of a ranker needs queries; pass eval_group or eval_qid to fit.")
         options = FitOptions(
             evaluation=EvalArguments(
                 eval_set=eval_set,
@@ -160,7 +169,7 @@ class GBDTRanker(Values, GBDTModel):
                 eval_group=eval_group,
                 eval_qid=eval_qid,
                 eval_metric=eval_metric,
-                eval_at=eval_at,
+                eval_at=self._eval_at(eval_at),
             ),
             callbacks=with_verbose_callback(callbacks, verbose),
             init_model=init_model,

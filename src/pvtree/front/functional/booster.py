@@ -21,6 +21,7 @@ from pvtree.model.predict_options import PredictOptions, further_names
 from pvtree.model.prediction_kinds import checked_range, finished, predict_kind
 from pvtree.model.tree_values import leaf_output, shuffled, thresholds_of, with_leaf_output
 from pvtree.parameters.params import n_threads
+from pvtree.reading.column_fitting import fit_columns
 
 if TYPE_CHECKING:
     from pvtree.front.estimators.fit import Fitting
@@ -71,7 +72,7 @@ class Booster:
             raise InvalidTypeError(
                 f"train_set must be a Dataset, got {type(train_set).__name__}; wrap the rows in one."
             )
-        self.params = dict(params or {})
+        self.params = {**({} if train_set is None else train_set.get_params()), **(params or {})}
         self.best_iteration = 0
         self.best_score: dict[str, dict[str, float]] = {}
         self.evals_result: dict[str, dict[str, list[float]]] = {}
@@ -84,6 +85,7 @@ class Booster:
         """The model of a fitted estimator."""
         booster = cls.__new__(cls)
         booster.params = dict(params or {})
+        booster.__dict__.update(getattr(estimator, "_set_by_callbacks", {}))
         booster.model_ = estimator.model_
         booster.best_iteration = estimator.best_iteration_
         booster.best_score = estimator.best_score_
@@ -189,19 +191,34 @@ class Booster:
         """The metrics on the rows of ``add_valid`` or of ``valid_sets``."""
         return [each for name, data in self._valid.items() for each in self.eval(data, name, feval)]
 
-    def refit(self, data: Any, label: Any, decay_rate: float = 0.9, weight: Any = None, group: Any = None) -> Self:
+    def refit(
+        self,
+        data: Any,
+        label: Any,
+        decay_rate: float = 0.9,
+        reference: Dataset | None = None,
+        weight: Any = None,
+        group: Any = None,
+        init_score: Any = None,
+        dataset_params: dict[str, Any] | None = None,
+        validate_features: bool | None = None,
+    ) -> Self:
         """A Booster with the same splits and the leaves fitted to other rows.
 
         Parameters
         ----------
-        data, label, weight, group
+        data, label, reference, weight, group, init_score, dataset_params
             The rows, as of a ``Dataset``.
         decay_rate : float, default=0.9
             The share of the old value of a leaf, from 0 to 1.
+        validate_features : bool or None, default=None
+            Whether the names of the columns must be the model's. False takes the columns by position.
         """
         refitted = copy.copy(self)
-        rows = Dataset(data, label, weight=weight, group=group)
+        X = fit_columns(data, self.model_.columns, validate_features is False, False)
+        rows = Dataset(X, label, reference, weight, group, init_score, params=dataset_params)
         refitted.model_ = refit(self.model_, self.params, rows, decay_rate, self._family())
+        refitted.train_set = rows
         return refitted
 
     def predict(

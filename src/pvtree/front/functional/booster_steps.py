@@ -37,17 +37,18 @@ def one_more(
     """The model with the next iteration, the same as of a longer training."""
     from pvtree.front.functional.training import run
 
-    known = "custom" if start is None else start.objective
+    known, classes = "custom" if start is None else start.objective, None
     parsed = _parsed(params, fobj, family)
     if getattr(parsed.estimator, "boosting_type", "") == "dart":
         raise InvalidParameterError(
             "Booster.update does not support boosting_type='dart', which changes trees of earlier calls; use train."
         )
     if start is not None and fobj is not None and known != "custom":
-        start = replace(start, objective="custom")  # the gradients are the caller's, the meaning of scores stays
+        # The gradients are the caller's; the meaning of scores, and the classes, stay.
+        classes, start = start.classes, replace(start, objective="custom", classes=None)
     estimator = run(parsed, train_set, None, None, None, init_model=start)
     model: Model = estimator.model_
-    return model if fobj is None or known == "custom" else replace(model, objective=known)
+    return model if fobj is None or known == "custom" else replace(model, objective=known, classes=classes)
 
 
 def empty_model(params: Mapping[str, Any], train_set: Dataset, family: Family) -> Model:

@@ -11,11 +11,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from pvtree.errors import ModelFileError, public
+from pvtree.errors import InvalidTypeError, ModelFileError, public
 from pvtree.front.functional.booster import Booster
 from pvtree.front.functional.dataset import Dataset
-from pvtree.front.functional.training import FAMILY, ParsedParams, read_params, run
+from pvtree.front.functional.training import FAMILY, ParsedParams, check_rounds, read_params, run, shown_params
 from pvtree.model.text_format import write_bytes
+from pvtree.parameters.aliases import SYNONYMS
 from pvtree.parameters.loss_table import losses_of
 from pvtree.parameters.paths import checked_path
 from pvtree.training.callbacks import CallbackEnv, EarlyStopException, early_stopping
@@ -148,8 +149,12 @@ def cv(
         ``{"valid l2-mean": [value of each iteration], "valid l2-stdv": ...}``.
     """
     params = dict(params)
+    if not isinstance(train_set, Dataset):
+        raise InvalidTypeError(f"cv() only accepts Dataset object, train_set has type '{type(train_set).__name__}'.")
+    check_rounds(num_boost_round)
     if metrics is not None:
-        params = {name: value for name, value in params.items() if name not in ("metric", "metrics")}
+        words = {"eval_metric", *SYNONYMS["eval_metric"].split()}
+        params = {name: value for name, value in params.items() if name not in words}
         params["metric"] = metrics
     parsed = read_params(params, FAMILY, n_estimators=num_boost_round)
     rounds = parsed.estimator.early_stopping_rounds
@@ -163,6 +168,7 @@ def cv(
             train_part, valid_part, its_params = fpreproc(train_part, valid_part, dict(params))
         own = read_params(its_params, FAMILY, n_estimators=num_boost_round)
         booster, history = train_fold(own, train_part, valid_part, feval, init_model, before, eval_train_metric)
+        booster.params = shown_params(its_params, train_part)
         boosters.append(booster)
         histories.append(history)
     means = [mean_of_folds(results) for results in zip(*histories, strict=True)]
@@ -170,7 +176,7 @@ def cv(
     averages = _by_metric(means[:n_kept])
     if return_cvbooster:
         averages["cvbooster"] = CVBooster(
-            [_cut(booster, n_kept) for booster in boosters], n_kept if has_stopped else -1
+            [_cut(booster, n_kept, len(means) - n_kept) for booster in boosters], n_kept if has_stopped else -1
         )
     return averages
 
@@ -215,12 +221,12 @@ def mean_of_folds(results: Sequence[Sequence[tuple[Any, ...]]]) -> list[tuple[An
     return means
 
 
-def run_callbacks(callbacks: Sequence[Any], means: Sequence[list[Any]]) -> tuple[int, bool]:
+def run_callbacks(callbacks: Sequence[Any], means: Sequence[list[Any]], model: Any = None) -> tuple[int, bool]:
     """Show the callbacks all means; return how many iterations are kept, and whether early stopping chose them."""
     for iteration, results in enumerate(means):
         try:
             for callback in callbacks:
-                callback(CallbackEnv(None, None, iteration, 0, len(means), results))
+                callback(CallbackEnv(model, None, iteration, 0, len(means), results))
         except EarlyStopException as stop:
             return stop.best_iteration + 1, True
     return len(means), False
@@ -247,8 +253,9 @@ def make_folds(
     return list(kind(nfold, shuffle=shuffle, random_state=seed if shuffle else None).split(data.data, data.label))
 
 
-def _cut(booster: Booster, n_iterations: int) -> Booster:
+def _cut(booster: Booster, n_iterations: int, n_dropped: int) -> Booster:
     model = booster.model_
-    booster.model_ = replace(model, trees=model.trees[: n_iterations * model.trees_per_iteration])
+    n_trees = (model.n_iterations - n_dropped) * model.trees_per_iteration  # with those of init_model
+    booster.model_ = replace(model, trees=model.trees[:n_trees])
     booster.best_iteration = n_iterations
     return booster

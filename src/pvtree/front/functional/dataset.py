@@ -266,7 +266,8 @@ class Dataset:
 
     def get_params(self) -> dict[str, Any]:
         """The parameters that were given with the rows."""
-        return dict(self.params)
+        inherited = {} if self.reference is None else self.reference.get_params()
+        return {**inherited, **self.params}
 
     def add_features_from(self, other: Dataset) -> Self:
         """Append the columns of ``other``, which has as many rows."""

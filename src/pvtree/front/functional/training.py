@@ -11,15 +11,14 @@ import numpy as np
 from pvtree.comm.user_warnings import warn_user
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError, public
 from pvtree.front.estimators import GBDTClassifier, GBDTRanker, GBDTRegressor
-from pvtree.front.estimators.eval_arguments import listed_metrics
+from pvtree.front.estimators.eval_arguments import ExactMetrics, listed_metrics
 from pvtree.front.functional.booster import Booster
 from pvtree.front.functional.dataset import Dataset
-from pvtree.parameters.aliases import SYNONYMS, agree, ignored, objective_named, precedence, read_names
+from pvtree.front.functional.dataset_columns import as_column
+from pvtree.parameters.aliases import EVAL_AT, SYNONYMS, agree, ignored, objective_named, precedence, read_names
 from pvtree.parameters.loss_table import LOSSES, losses_of
 from pvtree.reading.dask_data import is_collection
 from pvtree.training.callbacks import early_stopping
-
-_EVAL_AT = ("eval_at", "ndcg_eval_at", "ndcg_at", "map_eval_at", "map_at")
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,8 @@ def read_params(params: Mapping[str, Any], family: Family, **more: Any) -> Parse
     objective = _take(left, ("objective", *SYNONYMS["objective"].split()), None)
     n_classes = int(_take(left, ("num_class", "num_classes"), 0) or 0)
     metrics = _take(left, ("eval_metric", *SYNONYMS["eval_metric"].split()), None)
-    eval_at = _take(left, _EVAL_AT, (1, 2, 3, 4, 5))
+    top_k = _take(left, ("multi_error_top_k",), 1)
+    eval_at = _take(left, EVAL_AT, (1, 2, 3, 4, 5))
     stopping = {
         "first_metric_only": bool(_take(left, ("first_metric_only",), False)),
         "min_delta": _take(left, ("early_stopping_min_delta",), 0.0),
@@ -85,7 +85,11 @@ def read_params(params: Mapping[str, Any], family: Family, **more: Any) -> Parse
     given = {name: value for name, value in more.items() if value is not None and name not in values}
     chosen = of_functions(objective) if callable(objective) else objective
     made = kind(**values, **given, objective=chosen)
-    return ParsedParams(task, n_classes, made, listed_metrics(metrics), eval_at, stopping)
+    listed = listed_metrics(metrics)
+    if listed is not None and top_k != 1:
+        at = {name: f"multi_error@{top_k}" for name in ("multi_error", "merror", "error")}
+        listed = [at.get(each, each) if isinstance(each, str) else each for each in listed]
+    return ParsedParams(task, n_classes, made, listed, eval_at, stopping)
 
 
 @public
@@ -138,6 +142,7 @@ def train(
     **where
         Arguments of ``fit`` about where to train: comm, client, timeout, checkpoint, checkpoint_freq.
     """
+    check_rounds(num_boost_round)
     parsed = read_params(params, FAMILY, n_estimators=num_boost_round, early_stopping_rounds=early_stopping_rounds)
     if evals is not None:
         valid_sets, valid_names = [each for each, _ in evals], [name for _, name in evals]
@@ -148,10 +153,24 @@ def train(
     if evals_result is not None:
         evals_result.clear()
         evals_result.update(estimator.evals_result_)
-    booster = Booster.of(estimator, dict(params))
+    booster = Booster.of(estimator, shown_params(params, train_set))
     if keep_training_booster:
         booster._keep_rows(train_set, _datasets(valid_sets), valid_names)
     return booster
+
+
+def _class_labels(parsed: ParsedParams, label: Any, name: str) -> Any:
+    """Labels of two classes as LightGBM reads them: above 0 is the second class."""
+    if label is None or LOSSES.get(parsed.task) is None or parsed.task not in losses_of("class"):
+        return label
+    if LOSSES[parsed.task].n_outputs != 1 or is_collection(label):
+        return label
+    column: Any = as_column(label, np.float64, name)
+    found = np.unique(column)
+    if np.isin(found, (0, 1)).all() or not (found > 0).any() or (found > 0).all():
+        return label
+    warn_user(f"{name} has labels other than 0 and 1; those above 0 are taken as the second class.")
+    return (column > 0).astype(np.int64)
 
 
 def run(
@@ -164,8 +183,16 @@ def run(
         parsed.estimator.set_params(early_stopping_rounds=None)
         own = early_stopping(rounds, verbose=False, **parsed.stopping)
         fit_arguments["callbacks"] = [*(fit_arguments.get("callbacks") or []), own]
+    if not isinstance(train_set, Dataset):
+        raise InvalidTypeError(f"train() only accepts Dataset object, train_set has type '{type(train_set).__name__}'.")
+    label, labels = train_set.label, [each.label for each in sets]
     if fit_arguments.get("comm") is None:  # under MPI a rank may lack some classes
-        _check_labels(parsed, train_set)
+        label = _class_labels(parsed, label, "train_set")
+        labels = [
+            label if each is train_set else _class_labels(parsed, each.label, f"valid_sets[{number}]")
+            for number, each in enumerate(sets)
+        ]
+        _check_labels(parsed, label)
     names = [valid_names] if isinstance(valid_names, str) else valid_names
     given: dict[str, Any] = {"sample_weight": train_set.weight, **fit_arguments}
     if train_set.init_score is not None:
@@ -178,15 +205,15 @@ def run(
     if ranks:
         given |= {"group": train_set.group, "qid": train_set.qid, "eval_at": parsed.eval_at}
     if sets or parsed.metrics:
-        given["eval_metric"] = _metrics(parsed, feval)
+        given["eval_metric"] = ExactMetrics(_metrics(parsed, feval) or ())
     if sets:
-        given["eval_set"] = [(each.data, each.label) for each in sets]
+        given["eval_set"] = [(each.data, its) for each, its in zip(sets, labels, strict=True)]
         given["eval_names"] = names or _names(sets, train_set)
         given["eval_sample_weight"] = _or_none([each.weight for each in sets])
         given["eval_init_score"] = _or_none([each.init_score for each in sets])
         if ranks:
             given["eval_qid"] = [each.query_ids() for each in sets]
-    return parsed.estimator.fit(train_set.data, train_set.label, **given)
+    return parsed.estimator.fit(train_set.data, label, **given)
 
 
 class SeenRows(Dataset):
@@ -219,10 +246,17 @@ def of_feval(feval: Callable[..., Any]) -> Callable[..., Any]:
     return metric
 
 
+def check_rounds(num_boost_round: Any) -> None:
+    if isinstance(num_boost_round, int) and num_boost_round <= 0:
+        raise InvalidParameterError(f"Number of boosting rounds must be greater than 0. Got {num_boost_round}.")
+
+
 def _drop_zero_rounds(params: dict[str, Any]) -> None:
     """0 and less iterations without improvement turn early stopping off, as in LightGBM."""
     for name in ("early_stopping_rounds", *SYNONYMS["early_stopping_rounds"].split()):
         value = params.get(name)
+        if isinstance(value, str):
+            raise InvalidTypeError(f"{name} should be an integer. Got 'str'; pass a number of iterations.")
         if isinstance(value, int) and not isinstance(value, bool) and value <= 0:
             del params[name]
 
@@ -256,8 +290,11 @@ def _metrics(parsed: ParsedParams, feval: Any) -> list[Any] | None:
 
 def _datasets(valid_sets: Any) -> list[Dataset]:
     sets = [valid_sets] if isinstance(valid_sets, Dataset) else list(valid_sets or [])
-    if not all(isinstance(each, Dataset) for each in sets):
-        raise InvalidTypeError("valid_sets must be a Dataset or a list of Datasets.")
+    for number, each in enumerate(sets):
+        if not isinstance(each, Dataset):
+            raise InvalidTypeError(
+                f"Every item in valid_sets must be a Dataset object. Item {number} has type '{type(each).__name__}'."
+            )
     return sets
 
 
@@ -265,24 +302,36 @@ def _names(sets: Sequence[Dataset], train_set: Dataset) -> list[str]:
     return ["training" if each is train_set else f"valid_{i}" for i, each in enumerate(sets)]
 
 
+def shown_params(params: Mapping[str, Any], train_set: Dataset) -> dict[str, Any]:
+    """``params`` of the finished Booster, as LightGBM shows them: with the Dataset's, and no function as objective."""
+    shown = {**train_set.get_params(), **params}
+    for name in ("objective", *SYNONYMS["objective"].split()):
+        if callable(shown.get(name)):
+            del shown[name]
+            shown["objective"] = "none"
+    for name in ("early_stopping_rounds", *SYNONYMS["early_stopping_rounds"].split()):
+        if name in shown and shown[name] is None:
+            del shown[name]
+    return shown
+
+
 def _or_none(values: list[Any]) -> list[Any] | None:
     return values if any(value is not None for value in values) else None
 
 
-def _check_labels(parsed: ParsedParams, train_set: Dataset) -> None:
+def _check_labels(parsed: ParsedParams, label: Any) -> None:
     """Raise unless the classes are numbers from 0: a Booster cannot return other labels."""
-    if not isinstance(train_set, Dataset):
-        raise InvalidTypeError(f"train_set must be a Dataset, got {type(train_set).__name__}.")
-    if parsed.task not in losses_of("class") or train_set.label is None or is_collection(train_set.label):
+    if parsed.task not in losses_of("class") or label is None or is_collection(label):
         return
     n_classes = 2 if LOSSES[parsed.task].n_outputs == 1 else parsed.n_classes
     if n_classes < 2:
         raise InvalidParameterError(f"objective={parsed.task!r} needs the number of classes; set num_class in params.")
-    found = np.unique(np.asarray(train_set.label))
-    if not np.array_equal(found, np.arange(n_classes)):
-        raise InvalidDataError(
-            f"Labels must be the classes 0 to {n_classes - 1}, and each must occur; got {_shown(found)}."
-        )
+    column: Any = as_column(label, np.float64, "label")
+    found = np.unique(column)
+    if not np.isin(found, np.arange(n_classes)).all():
+        raise InvalidDataError(f"Labels must be the classes 0 to {n_classes - 1}; got {_shown(found)}.")
+    if len(found) < n_classes:  # classes that do not occur get scores too
+        parsed.estimator._known_classes = np.arange(n_classes)
 
 
 def _shown(found: np.ndarray) -> str:
