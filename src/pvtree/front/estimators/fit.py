@@ -35,7 +35,7 @@ from pvtree.parameters.params import Params, learner_for, make_params, refuse_se
 from pvtree.parameters.rule_kinds import positive
 from pvtree.reading import inputs
 from pvtree.reading.dask_data import is_collection
-from pvtree.training.callbacks import TRAINING_NAMES, early_stopping
+from pvtree.training.callbacks import TRAINING_NAMES
 
 # Modules that load the kernels are imported inside functions: nobody needs them to construct or clone an estimator.
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class Fitting(Estimator):
 
     def _fit(self, given: GivenRows, options: FitOptions) -> Self:
         positive("").check("timeout", options.timeout)
-        options = self._with_stopping(options)
+        options = options.stopping_with(others(self), getattr(self, "early_stopping_rounds", None))
         if is_collection(given.X):
             from pvtree.front.estimators.on_dask import fit_on_dask
 
@@ -135,19 +135,6 @@ class Fitting(Estimator):
             result = self._train(given, sets, checked, comm)
         self._keep(result, checked.callbacks)
         return self
-
-    def _with_stopping(self, options: FitOptions) -> FitOptions:
-        """The options with LightGBM's parameters about early stopping, if there are any, as a callback."""
-        further = others(self)
-        asked = {
-            "first_metric_only": bool(further.get("first_metric_only", False)),
-            "min_delta": further.get("early_stopping_min_delta", 0.0),
-        }
-        own = options.early_stopping_rounds
-        rounds = getattr(self, "early_stopping_rounds", None) if own is None else own
-        if not isinstance(rounds, int) or rounds < 1 or not any(asked.values()):
-            return options
-        return options.stopping_with(early_stopping(rounds, verbose=False, **asked))
 
     def _check_scores(self, *sets: GivenRows) -> None:
         averages = self._ensemble == "forest" or getattr(self, "boosting_type", None) == "rf"

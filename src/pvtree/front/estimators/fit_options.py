@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -58,8 +59,17 @@ class FitOptions:
             options = replace(options, checkpoint=folder.directory, checkpoint_freq=folder.period)
         return options
 
-    def stopping_with(self, callback: early_stopping) -> FitOptions:
-        """The same with a callback in place of ``early_stopping_rounds`` of fit and of the estimator."""
+    def stopping_with(self, further: Mapping[str, Any], rounds_of_estimator: Any) -> FitOptions:
+        """The same with a callback in place of the rounds, if ``further`` has LightGBM's parameters about stopping."""
+        asked = {
+            "first_metric_only": bool(further.get("first_metric_only", False)),
+            "min_delta": further.get("early_stopping_min_delta", 0.0),
+        }
+        own = self.early_stopping_rounds
+        rounds = rounds_of_estimator if own is None else own
+        if not isinstance(rounds, int) or rounds < 1 or not any(asked.values()):
+            return self
+        callback = early_stopping(rounds, verbose=False, **asked)
         return replace(self, callbacks=[*_checked_callbacks(self.callbacks), callback], early_stopping_rounds=0)
 
     def settings(self) -> dict[str, str]:
