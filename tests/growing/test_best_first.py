@@ -25,6 +25,7 @@ from pvtree.growing.tree_memory import GrownTree
 from pvtree.kernels.growing import frontier as kernels
 from pvtree.kernels.growing.records import NODE, TREE, fill_record
 from pvtree.kernels.team import Team
+from pvtree.reading.row_ids import RowIds
 from worker_rows import Workers, any_rows, as_set
 
 SETTINGS = settings(max_examples=150)
@@ -233,7 +234,7 @@ def test_the_sequential_strategy_grows_the_tree_of_the_brute_force(name: str, ma
     assert len(nodes) > 6
     data = as_blocks(bins, block_starts(n_features, 1).astype(np.int64), (2, 17))
     shard = SimpleNamespace(
-        data=data, first_feature=0, n_all_features=n_features,
+        data=data, first_feature=0, n_all_features=n_features, ids=RowIds.consecutive(data.n_rows),
         thresholds=SimpleNamespace(is_categorical=data.is_categorical),
     )  # fmt: skip
     for grower_type in (FrontierGrower, InParts):
