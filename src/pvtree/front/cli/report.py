@@ -46,11 +46,11 @@ def report(
     """
     refuse_ranks("report")
     check_output(output, model, data)
-    import pvtree
+    from pvtree.front.estimators.loading import load
     from pvtree.front.report import write_report
     from pvtree.reading import files
 
-    estimator = pvtree.load(model)
+    estimator = load(model)
     if data is None:
         if label or weight or qid:
             raise InvalidParameterError("--label, --weight and --qid name columns of --data; name the file too.")
