@@ -98,7 +98,7 @@ class HistogramMessages:
         if self.form == kernels.SPARSE:
             n_words = np.where(n_rows > layout.capacity, layout.n_fields, layout.n_planes)
             histogram = most_words(n_words, stride - 1)
-        few = np.minimum(n_rows, stride)[:, None]
+        few = np.minimum(n_rows, self.most_rows)[:, None]
         as_rows = max_bits_of_rows.py_func(few, self.n_items) // 64 + 1
         return np.maximum(self.n_items * histogram[:, None] + 2, as_rows).sum(axis=0) + 2
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pvtree.growing.ballot_sample import BallotSample
+from pvtree.growing.ballot_sample import BALLOT_BOUNDARIES, BallotSample
 from pvtree.growing.constraints import NO_CONSTRAINTS, Constraints
 from pvtree.growing.frontier_records import Elected, Items, split_dtype
 from pvtree.growing.growing_tree import GrowingTree
@@ -18,7 +18,6 @@ from pvtree.kernels.bounds import wire as bound_wire
 from pvtree.kernels.constants import ENTROPY, N_BINS
 from pvtree.kernels.growing import frontier as kernels
 from pvtree.kernels.growing.records import FAMILY, WANT_BEST, WANT_GAINS, WANT_HISTOGRAMS
-from pvtree.kernels.growing.sampled_gains import FULL_GRAINED, find_sampled_gains
 from pvtree.kernels.wire.merge import search_items, subtract_items
 from pvtree.kernels.wire.messages import add_own_items
 
@@ -29,10 +28,6 @@ if TYPE_CHECKING:
     from pvtree.kernels.team import Team
 
 _NONE = np.empty(0, np.int64)
-# Ballots by few rows, and ballots whose election is proven anyway, try a feature of many bins at about this many
-# boundaries. What is merged, and where a node is split, is full-grained (docs/adr/0012-coarse-ballots.md). Not below 4:
-# see TILE_BOUNDARIES.
-BALLOT_BOUNDARIES = 64
 INTERRUPTIBLE_CELLS = 2**24  # rows of blocks that are evaluated before Python looks for Ctrl-C
 # Histograms of single features cost about three times as much a row as those of whole blocks.
 _SINGLY_BELOW = 1 / 3
@@ -186,7 +181,7 @@ class Frontier(GrowingTree):
 
     # FindBestSplit on what this worker has
 
-    def _evaluate(
+    def evaluate(
         self, record: Any, n_families: int, wanted: np.int64, bounds: tuple[np.ndarray, np.ndarray] | None = None
     ) -> None:
         record["n_families"], record["wanted"] = n_families, wanted
@@ -200,7 +195,7 @@ class Frontier(GrowingTree):
         self, record: Any, wanted: np.int64, bounds: tuple[np.ndarray, np.ndarray] | None = None
     ) -> None:
         n_families = kernels.plan_families(self.row_node, self.pairs, record, self.families, self.nodes)
-        self._evaluate(record, n_families, wanted, bounds)
+        self.evaluate(record, n_families, wanted, bounds)
         kernels.free_parents(n_families, record, self.families, self.nodes)
 
     def search_own_features(self) -> None:
@@ -217,7 +212,7 @@ class Frontier(GrowingTree):
         rows could contribute to a gain.
         """
         nodes = self.nodes
-        self._begin_local()
+        self.begin_local()
         is_open = nodes["is_open"][self.row_node]
         if rows is not None:
             nodes["is_open"][self.row_node[~rows]] = 0  # others are not searched
@@ -226,30 +221,7 @@ class Frontier(GrowingTree):
         nodes["is_open"][self.row_node] = is_open
         return self.gains[: self.n_nodes]
 
-    def sampled_gains(self, sample: BallotSample, rows: np.ndarray) -> np.ndarray:
-        """The same by a sample of this worker's rows, for these rows of the frontier; no histogram is kept."""
-        nodes = self.nodes
-        stop = nodes["stop"][self.row_node]
-        sampled = sample.stops(self.row_node, int(nodes[0]["n_rows"]), self.memory)
-        nodes["stop"][self.row_node] = sampled
-        self._begin_local()
-        most = int((sampled - nodes["start"][self.row_node]).max(initial=0))
-        self.local_record["most_boundaries"] = BALLOT_BOUNDARIES
-        n_families = kernels.plan_samples(self.row_node, rows, self.families, nodes)
-        slot = nodes["slot"][self.row_node]
-        nodes["slot"][self.row_node] = -1  # histograms of all rows that a proof may need stay as they are
-        if self.is_plain and most <= self.layout.capacity:
-            self.run_on_blocks(
-                find_sampled_gains, self.memory.arrays["n_blocks"] * int(n_families), self.local_record, self.families,
-                nodes, at_once=64,
-            )  # fmt: skip
-        else:
-            self.local_record["most_boundaries"] = BALLOT_BOUNDARIES if most < FULL_GRAINED else N_BINS
-            self._evaluate(self.local_record, n_families, WANT_GAINS)
-        nodes["slot"][self.row_node], nodes["stop"][self.row_node] = slot, stop
-        return self.gains[: self.n_nodes]
-
-    def _begin_local(self) -> None:
+    def begin_local(self) -> None:
         """Sums of this worker's rows in each node, and room for the gains."""
         nodes, n_evaluated = self.nodes, self.memory.arrays["n_evaluated"]
         if len(self.local_sums) < len(nodes) or len(self.gains) < n_evaluated:
@@ -284,7 +256,7 @@ class Frontier(GrowingTree):
             last, n_families = kernels.plan_additions(
                 self.row_node, wanted, first, self.record, self.families, self.nodes
             )
-            self._evaluate(self.record, n_families, WANT_HISTOGRAMS)
+            self.evaluate(self.record, n_families, WANT_HISTOGRAMS)
             if n_families == 0 and last == first:  # no room for even one: its features are added up singly
                 last = first + 1
             write(first, last)

@@ -117,13 +117,38 @@ def best_of_block(hist, n_bins, every, sums, tree, scratch):
 
 
 @njit
-def find_sampled_gains(start, stop, trees, families, nodes, scratches):
-    """Items start:stop: the gains of one block's features at one node, by the rows in its places."""
-    tree, scratch = trees[0], scratches[0]
+def scale_rules(trees, n_sampled, n_rows, rules):
+    """A copy of the tree's rules for a sample: all that measures rows shrinks with their number."""
+    tree, share = trees[0], n_sampled / max(n_rows, 1)
+    rules[0].min_count = max(1, -(-tree.min_count * n_sampled // max(n_rows, 1)))
+    rules[0].min_hess = tree.min_hess * share
+    rules[0].reg_lambda = tree.reg_lambda * share
+    rules[0].reg_alpha = tree.reg_alpha * share
+
+
+@njit
+def set_signs(node, first, n_lanes, tree, scratch):
+    """Limits of the node and the monotone constraints of features from ``first`` on, if there are any."""
+    if tree.is_monotone:
+        set_limits(node, tree, scratch)
+        sign, monotone = lane_sign_of(scratch), monotone_of(tree)
+        for lane in range(BLOCK):
+            sign[lane] = monotone[tree.first_feature + first + lane] if lane < n_lanes else 0.0
+
+
+@njit
+def find_sampled_gains(start, stop, trees, families, nodes, n_own, scratches):
+    """Items start:stop: the gains of one block's features at one node, by the rows in its places.
+
+    ``n_own`` are the rows of each node on this worker, of which those in its places are a sample.
+    """
+    rules, scratch = trees.copy(), scratches[0]
+    tree = rules[0]
     block_start, n_bins, in_tree = block_start_of(tree), n_bins_of(tree), in_tree_of(tree)
     for item in range(start, stop):
         family, block = families[item // tree.n_blocks], item % tree.n_blocks
         node = nodes[family.node]
+        scale_rules(trees, node.stop - node.start, n_own[family.row], rules)
         first, n_lanes = block_start[block], block_start[block + 1] - block_start[block]
         most, every = ZERO, _MOST_TOGETHER
         for feature in range(first, first + n_lanes):
@@ -136,11 +161,7 @@ def find_sampled_gains(start, stop, trees, families, nodes, scratches):
         add_sample(
             bins_of(tree)[block], rows_of(tree)[node.buffer], words_of(tree)[node.buffer], node.start, node.stop, hist
         )
-        if tree.is_monotone:
-            set_limits(family.node, tree, scratch)
-            sign, monotone = lane_sign_of(scratch), monotone_of(tree)
-            for lane in range(BLOCK):
-                sign[lane] = monotone[tree.first_feature + first + lane] if lane < n_lanes else 0.0
+        set_signs(family.node, first, n_lanes, tree, scratch)
         sums = sums_of(tree)[family.node]
         own_score = node_score(sums, tree)
         scores = best_of_block(hist, most, every, sums, tree, scratch)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from pvtree.kernels.constants import BLOCK, N_BINS, NONE, ONE, ZERO
 from pvtree.kernels.growing.bundles import bins_of_codes, expand_alone, place_of
 from pvtree.kernels.growing.collect import decode_feature
+from pvtree.kernels.growing.columns import AT_ONCE, add_up_columns, can_add_columns
 from pvtree.kernels.growing.histogram import histogram_of_feature, pack_fields, unpack_add
 from pvtree.kernels.growing.kept_histograms import kept_histogram
 from pvtree.kernels.growing.records import (
@@ -38,6 +41,8 @@ PLAIN, PACKED, SPARSE = (np.int64(form) for form in range(3))
 _WORD_BITS = np.int64(64)
 # With more rows than this for every bin, histograms are always shorter than rows.
 MOST_ROWS_PER_BIN = np.int64(4)
+# About what gradients take: those of a row, and a bin of a histogram of some hundred rows.
+_STATISTICS_BITS, _BIN_BITS = 22.0, 26.0
 
 
 @njit
@@ -95,6 +100,13 @@ def local_histogram(node, feature, tree, nodes, scratch):
 
 
 @njit
+def take_four(features, first, four):
+    """The next four features; those to spare repeat the last one."""
+    for lane in range(AT_ONCE):
+        four[lane] = features[min(first + lane, len(features) - 1)]
+
+
+@njit
 def put_plain(fields, is_large, n_bins, tree, out, at):
     """Write a histogram as words, at word ``at``; returns the next word."""
     if is_large:
@@ -124,8 +136,17 @@ def write_histograms(node, features, form, at, tree, nodes, scratch, wire_scratc
     n_bins = n_bins_of(tree)
     if form != PACKED:
         at = (at + _WORD_BITS - 1) // _WORD_BITS
-    for feature in features:
-        hist, base, step, is_wide = local_histogram(node, feature, tree, nodes, scratch)
+    by_four = can_add_columns(node, tree, nodes)
+    four = np.empty(AT_ONCE, np.int64)
+    for i in range(len(features)):
+        feature = features[i]
+        if by_four:
+            if i % AT_ONCE == 0:
+                take_four(features, i, four)
+                some, apart, is_wide = add_up_columns(node, four, tree, nodes, scratch)
+            hist, base, step = some, i % AT_ONCE * apart, N_BINS
+        else:
+            hist, base, step, is_wide = local_histogram(node, feature, tree, nodes, scratch)
         if form == SPARSE:
             at = put_sparse(hist, base, step, is_wide, n_bins[feature], tree, words, at)
             continue
@@ -155,6 +176,13 @@ def gather_bins(node, features, tree, nodes, bins_of_rows):
 
 
 @njit
+def are_rows_shorter(n_rows, n_features, n_bins):
+    """Whether rows with gradients probably take fewer bits than their histograms."""
+    n_used_bins = n_bins * (1.0 - math.exp(-n_rows / n_bins))
+    return n_rows * (_STATISTICS_BITS + 8 * n_features) < n_features * n_used_bins * _BIN_BITS
+
+
+@njit
 def write_node(node, features, form, at, tree, nodes, scratch, wire_scratch, rows_scratch, arranged, words, bits):
     """Write one node's part of a message that is not plain: its rows or its histograms, whichever is shorter.
 
@@ -167,6 +195,9 @@ def write_node(node, features, form, at, tree, nodes, scratch, wire_scratch, row
     # A row's gradient takes few bits more than its bin: shorter than a bin of a histogram.
     sends_rows = n_rows <= tree.stride and (are_gradients or form == SPARSE)
     may_send_rows = sends_rows or (form == PACKED and n_rows <= MOST_ROWS_PER_BIN * tree.stride)
+    if are_gradients and may_send_rows and not sends_rows:
+        # Writing both, to take the shorter one, would take twice as long.
+        sends_rows = may_send_rows = are_rows_shorter(n_rows, len(features), np.float64(tree.stride))
     start = at
     if not sends_rows:
         at = put_bits(bits, start, ZERO, ONE)
@@ -294,13 +325,32 @@ def add_own_items(start, stop, item_node, item_feature, item_parent, item_place,
     """Add up the items start:stop that would travel, where one worker has all rows."""
     tree, scratch = trees[0], scratches[0]
     n_bins = n_bins_of(tree)
-    for item in range(start, stop):
-        if item_parent[item] == TRAVELS:
-            node, feature = item_node[item], item_feature[item]
-            hist, base, step, is_wide = local_histogram(node, feature, tree, nodes, scratch)
+    items, features, four = np.empty(AT_ONCE, np.int64), np.empty(AT_ONCE, np.int64), np.empty(AT_ONCE, np.int64)
+    item = start
+    while item < stop:
+        node, n = item_node[item], 0  # up to four items of the same node
+        while n < AT_ONCE and item < stop and item_node[item] == node:
+            if item_parent[item] == TRAVELS:
+                items[n], features[n] = item, item_feature[item]
+                n += 1
+            item += 1
+        if n == 0:
+            continue
+        by_four, is_large = can_add_columns(node, tree, nodes), nodes[node].n_rows > tree.capacity
+        if by_four:
+            take_four(features[:n], ZERO, four)
+            some, apart, is_wide = add_up_columns(node, four, tree, nodes, scratch)
+        for i in range(n):
+            feature, place = features[i], item_place[items[i]]
+            if by_four:
+                hist, base, step = some, i * apart, N_BINS
+            else:
+                hist, base, step, is_wide = local_histogram(node, feature, tree, nodes, scratch)
+            if by_four and not is_wide:  # as it is kept
+                arena[place:][: n_bins[feature] + 1] = hist[base:][: n_bins[feature] + 1]
+                continue
             fields = decode_feature(hist, base, step, is_wide, n_bins[feature], tree, scratch)
-            is_large = nodes[node].n_rows > tree.capacity
-            keep_item(fields, ZERO, is_large, n_bins[feature], tree, arena, item_place[item])
+            keep_item(fields, ZERO, is_large, n_bins[feature], tree, arena, place)
 
 
 @njit
