@@ -59,6 +59,7 @@ CASES_OF: dict[str, st.SearchStrategy[Any]] = {
     "most_pairs": st.sampled_from([None, None, 1, 3]),
     "ballot_rows": st.sampled_from([0, 0, 1, 40, 90]),
     "boundaries": st.sampled_from([64, 64, 2, 3, 5]),
+    "candidates": st.sampled_from([4, 1, 1, 2]),
 }
 CASES = st.fixed_dictionaries(CASES_OF)
 
@@ -131,6 +132,18 @@ def test_ballots_look_at_evenly_spaced_boundaries_of_many_bins(n_values: int, bo
             ballot_rows=10**6,
         )
     )
+
+
+@pytest.mark.parametrize(("n_values", "n_features", "kind"), [(12, 150, "constant"), (125, 40, "real")])
+def test_many_features_are_looked_at_twice(n_values: int, n_features: int, kind: str) -> None:
+    """In more than a line of 128 features, and with bins in groups; some rows are sampled even at the second look."""
+    nodes, _ = check(
+        Case(
+            3, 400, n_features, 2, 0, kind, n_values, top_k=2, rules={"max_leaves": 6, "min_count": 7}, candidates=3,
+            ballot_rows=150,
+        )
+    )  # fmt: skip
+    assert any(node.ballots and len(node.ballots[0]) == 2 for node in nodes)
 
 
 @pytest.mark.parametrize("older", [0, 1])

@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 
 import numpy as np
 
@@ -43,8 +44,11 @@ class Rules:
     most_boundaries: int = 256  # of an ordered attribute with more bins some are left out; for gradients only
     ballot_boundaries: int = 256  # the same for local voting
     block: int = 1  # so many successive attributes are looked at alike, as finely as any of them needs
-    # Which of a worker's rows at a node vote: (rows, the node's rows on all workers) -> rows.
-    sample: Callable[[np.ndarray, int], np.ndarray] | None = None
+    # Which of a worker's rows at a node vote: (rows, the node's rows on all workers, whether at a first look) -> rows.
+    sample: Callable[[np.ndarray, int, bool], np.ndarray] | None = None
+    scales: bool = False  # whether rules that measure rows shrink with the sample
+    # If a worker names k of more than 2 * candidates * k attributes, only so many for each name get a closer look.
+    candidates: int | None = None
 
     def of_one_worker(self, n_workers: int) -> Rules:
         """For local voting: a worker has about 1/M of the rows, so rules that measure rows shrink by as much."""
@@ -53,6 +57,16 @@ class Rules:
             reg_lambda=self.reg_lambda / n_workers, reg_alpha=self.reg_alpha / n_workers,
             cat_smooth=self.cat_smooth / n_workers, cat_l2=self.cat_l2 / n_workers,
             most_boundaries=self.ballot_boundaries,
+        )  # fmt: skip
+
+    def of_sample(self, n_sampled: int, n_rows: int) -> Rules:
+        """For n_sampled of a worker's n_rows rows at a node."""
+        if not self.scales or n_rows == 0:
+            return self
+        share = n_sampled / n_rows
+        return replace(
+            self, min_count=max(1, math.ceil(Fraction(self.min_count * n_sampled, n_rows))),
+            min_hess=self.min_hess * share, reg_lambda=self.reg_lambda * share, reg_alpha=self.reg_alpha * share,
         )  # fmt: skip
 
 
@@ -253,17 +267,70 @@ def best_splits(rows: Rows, here: np.ndarray, attributes: Collection[int], rules
 
 def local_voting(rows: Rows, here: np.ndarray, attributes: Collection[int], rules: Rules) -> list[list[int]]:
     """localTop of every worker: its best attributes by local gain, ties to the lower index."""
-    ballots = []
-    for worker in range(rows.n_workers):
-        own = here[rows.worker[here] == worker]
-        if rules.sample is not None:
-            own = rules.sample(own, len(here))
-        splits = best_splits(rows, own, attributes, rules.of_one_worker(rows.n_workers))
-        ranking = sorted(splits, key=lambda split: (-split.gain, split.attribute))
-        # Whoever votes alone names all that are elected.
-        k = rules.top_k if rows.n_workers > 1 else int(rules.election_size * rules.top_k)
-        ballots.append([split.attribute for split in ranking[:k]])
-    return ballots
+    # Whoever votes alone names all that are elected.
+    k = rules.top_k if rows.n_workers > 1 else int(rules.election_size * rules.top_k)
+    k = min(k, rows.bins.shape[1])
+    return [
+        ballot_of(worker, rows, here[rows.worker[here] == worker], len(here), attributes, k, rules)
+        for worker in range(rows.n_workers)
+    ]
+
+
+def ballot_of(
+    worker: int, rows: Rows, own: np.ndarray, n_here: int, attributes: Collection[int], k: int, rules: Rules
+) -> list[int]:
+    """The k best attributes of one worker, by its rows at a node or a sample of them."""
+    local, sample = rules.of_one_worker(rows.n_workers), rules.sample
+    if sample is None:
+        return ranking(best_splits(rows, own, attributes, local))[:k]
+    voting = sample(own, n_here, False)
+    if rules.candidates is None or 2 * rules.candidates * k > len(attributes):
+        return ranking(best_splits(rows, voting, attributes, local.of_sample(len(voting), len(own))))[:k]
+    grouped, first = in_groups(rows, worker), sample(own, n_here, True)
+    candidates = ranking(best_splits(grouped, first, attributes, local.of_sample(len(first), len(own))))
+    candidates = candidates[: rules.candidates * k]
+    return ranking(best_splits(grouped, voting, candidates, local.of_sample(len(voting), len(own))))[:k]
+
+
+def ranking(splits: list[Split]) -> list[int]:
+    return [split.attribute for split in sorted(splits, key=lambda split: (-split.gain, split.attribute))]
+
+
+def in_groups(rows: Rows, worker: int) -> Rows:
+    """The data with groups of bins for bins: the groups of one worker, by all its rows."""
+    own = rows.bins[rows.worker == worker]
+    groups = rows.bins.copy()
+    for attribute in range(rows.bins.shape[1]):
+        n_bins = int(rows.bins[:, attribute].max()) if rows.n_bins is None else rows.n_bins[attribute]
+        counts = [int((own[:, attribute] == b).sum()) for b in range(n_bins + 1)]
+        groups[:, attribute] = np.array(groups_of_bins(counts))[rows.bins[:, attribute]]
+    return replace(rows, bins=groups, n_bins=[15] * rows.bins.shape[1])
+
+
+def groups_of_bins(counts: list[int]) -> list[int]:
+    """The group of each bin: 0 for missing values, up to 15 for others.
+
+    A group ends once so many per cent of the rows with a value are in it or before it, and before and after a bin
+    that has an eighth of them.
+    """
+    if len(counts) - 1 <= 15:
+        return list(range(len(counts)))
+    ends = [1, 3, 7, 13, 20, 30, 40, 50, 60, 70, 80, 87, 93, 97]
+    n_rows, groups, before, is_begun = sum(counts[1:]), [0], 0, False
+    group = 1
+    for count in counts[1:]:
+        if is_begun and 8 * count >= n_rows:
+            group = min(15, group + 1)
+        groups.append(group)
+        # Shares as the package writes them: 0.07 * n_rows in floating point.
+        passed = any(end / 100 * n_rows <= before + count for end in ends if not end / 100 * n_rows <= before)
+        if n_rows == 0:
+            passed = len(groups) == 2  # all ends are at the first bin
+        is_begun = True
+        before += count
+        if passed and group < 15:
+            group, is_begun = group + 1, False
+    return groups
 
 
 def global_voting(ballots: list[list[int]], n_elected: int) -> list[int]:

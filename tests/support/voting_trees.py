@@ -33,6 +33,7 @@ from pvtree.reading.row_ids import RowIds
 
 SMALLEST = 2.0**-1022
 LEAST_ROWS = 5  # of a worker that vote, where not all do: few, as there are few rows
+LEAST_FIRST_ROWS = 3
 # The largest integer that a label's distance from the mean becomes, where only it and the count share a word.
 MOST_STEPS = 2**36 - 1
 
@@ -67,6 +68,7 @@ class Case:
     most_pairs: int | None = None  # of siblings that are looked at together; None: all
     ballot_rows: int = 0  # that vote at the root; 0: all
     boundaries: int = 64  # between an ordered feature's bins that ballots by samples look at
+    candidates: int = 4  # for every name on a ballot, if there are more than twice as many features
 
     @property
     def layout(self) -> Layout:
@@ -263,8 +265,10 @@ def sampling(case: Case, data: Data) -> dict[str, Any]:
     drawn = [oracle.hash_number(key, row) / 2.0**64 for row in range(case.n_rows)]
     level = np.floor(-2.0 * np.log2(drawn)).astype(int)
 
-    def sample(own: np.ndarray, n_rows: int) -> np.ndarray:
+    def sample(own: np.ndarray, n_rows: int, at_first: bool) -> np.ndarray:
         wanted = max(LEAST_ROWS, math.ceil(math.sqrt(n_rows / case.n_rows) * (case.ballot_rows / case.n_workers)))
+        if at_first:
+            wanted = max(LEAST_FIRST_ROWS, wanted // 4)
         if len(own) <= wanted:
             return own
         last = np.sort(level[own])[::-1][wanted - 1]
@@ -273,7 +277,10 @@ def sampling(case: Case, data: Data) -> dict[str, Any]:
 
     # Plain data is searched 16 features at a time.
     is_plain = not data.categorical and not case.n_classes
-    return {"sample": sample, "ballot_boundaries": case.boundaries, "block": 16 if is_plain else 1}
+    return {
+        "sample": sample, "ballot_boundaries": case.boundaries, "block": 16 if is_plain else 1, "scales": is_plain,
+        "candidates": case.candidates if is_plain else None,
+    }  # fmt: skip
 
 
 def brute_force(case: Case, data: Data) -> list[brute.Node]:
@@ -337,8 +344,10 @@ def check(case: Case, data: Data | None = None) -> tuple[list[brute.Node], list[
     elections = Elections()
     with (
         patch.object(voting, "elect", elections),
-        patch("pvtree.growing.frontier.BALLOT_BOUNDARIES", case.boundaries),
+        patch("pvtree.growing.ballot_sample.BALLOT_BOUNDARIES", case.boundaries),
+        patch("pvtree.growing.ballot_sample.CANDIDATES", case.candidates),
         patch("pvtree.growing.ballot_sample.LEAST_ROWS", LEAST_ROWS),
+        patch("pvtree.growing.ballot_sample.LEAST_FIRST_ROWS", LEAST_FIRST_ROWS),
     ):
         grown = local.run(lambda comm: grow(case, data, comm, elections), case.n_workers)
     nodes = brute_force(case, data)

@@ -30,9 +30,9 @@ FIRST_SHARE = 4
 LEAST_FIRST_ROWS = 128
 CANDIDATES = 4
 _WORTH_TWO_LOOKS = 2  # features for every candidate
-# A sample of as many rows, 16 to a bin, has one look at every boundary: with more rows ballots converge to those that
+# A sample of as many rows, 24 to a bin, has one look at every boundary: with more rows ballots converge to those that
 # all rows would cast.
-FULL_LOOK = 16 * int(N_BINS)
+FULL_LOOK = 24 * int(N_BINS)
 # Ballots by few rows, and ballots whose election is proven anyway, try a feature of many bins at about this many
 # boundaries. What is merged, and where a node is split, is full-grained (docs/adr/0012-coarse-ballots.md). Not below 4:
 # see TILE_BOUNDARIES.
