@@ -185,7 +185,7 @@ def test_wrong_names():
     with pytest.raises(InvalidParameterError, match="did you mean 'rmse'"):
         get_metric("rsme", "regression")
     with pytest.raises(InvalidParameterError, match="use one of l2, rmse, l1"):
-        get_metric("auc", "regression")
+        get_metric("multi_error", "regression")
     with pytest.raises(InvalidParameterError, match="ndcg@K"):
         get_metric("ndcg@0", "lambdarank")
     with pytest.raises(InvalidParameterError, match="give eval_metric"):

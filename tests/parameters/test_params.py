@@ -29,7 +29,7 @@ def test_the_sentence_names_parameter_range_and_value():
     assert rejected("num_leaves", 1) == "num_leaves must be an integer of at least 2 or -1 for no limit, got 1."
     assert rejected("max_bin", 256) == "max_bin must be an integer from 2 to 255, got 256."
     assert rejected("subsample", 0) == "subsample must be a number greater than 0 and at most 1, got 0."
-    assert rejected("learning_rate", np.nan) == "learning_rate must be a finite number greater than 0, got nan."
+    assert rejected("learning_rate", np.nan) == "learning_rate must be a finite number of at least 0, got nan."
     assert rejected("num_leaves", 2**64).startswith(
         "num_leaves must be an integer of at least 2 or -1 for no limit below"
     )
@@ -45,7 +45,7 @@ def test_the_sentence_names_parameter_range_and_value():
         ("n_estimators", 10.0),
         ("n_estimators", True),
         ("n_estimators", "10"),
-        ("learning_rate", 0),
+        ("learning_rate", -1),
         ("learning_rate", np.inf),
         ("num_leaves", 0),
         ("max_depth", 0),
