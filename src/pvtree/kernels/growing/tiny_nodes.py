@@ -39,7 +39,8 @@ _LOW_BITS = np.uint64(63)
 
 @njit
 def is_tiny(node, tree, nodes):
-    return nodes[node].stop - nodes[node].start <= tree.tiny_rows
+    # Where none are tiny, a node may have no rows on this worker; its histogram is still to be kept.
+    return tree.tiny_rows > 0 and nodes[node].stop - nodes[node].start <= tree.tiny_rows
 
 
 @njit
