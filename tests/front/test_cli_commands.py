@@ -296,7 +296,7 @@ def test_options_from_a_file(capsys, tmp_path):
         ("pvtree ev", ["evaluate"]),
         ("pvtree predict --p", ["--proba"]),
         ("pvtree train --task r", ["regression", "ranking"]),
-        ("pvtree train --top", ["--top-k"]),
+        ("pvtree train --top-k", ["--top-k"]),
         ("pvtree train --tree-learner v", ["voting"]),
         ("pvtree inspect --model ", []),
     ],

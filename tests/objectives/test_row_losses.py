@@ -17,7 +17,7 @@ from pvtree.parameters.loss_table import LOSSES, losses_of
 from pvtree.parameters.params import Params
 
 SMALL = {"n_estimators": 2, "num_leaves": 4, "min_child_samples": 3, "n_jobs": 1}
-ROW_LOSSES = [name for name in losses_of("value") if name not in ("regression", "cox")]
+ROW_LOSSES = [name for name in losses_of("value") if name not in ("regression", "cox", "aft")]
 # Their hessians are not second derivatives: 1 by convention, or larger by a factor.
 CONVENTIONAL = ("l1", "quantile", "mape", "huber", "hinge")
 

@@ -84,7 +84,7 @@ def test_what_cannot_change_is_refused():
         InvalidParameterError, match="learning_rate must have a value for each of the 6 iterations, got"
     ):
         small().fit(X, y, callbacks=[pvtree.reset_parameter(learning_rate=[0.1])])
-    with pytest.raises(InvalidParameterError, match="learning_rate must be a finite number greater than 0, got -1"):
+    with pytest.raises(InvalidParameterError, match="learning_rate must be a finite number of at least 0, got -1"):
         small().fit(X, y, callbacks=[pvtree.reset_parameter(learning_rate=lambda i: -1)])
     with pytest.raises(InvalidParameterError, match="only change between iterations of boosting"):
         Training("forest").reset_parameter({"min_child_samples": 3})

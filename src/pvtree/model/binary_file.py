@@ -114,7 +114,7 @@ def _chunks(pieces: Sequence[Any]) -> Iterator[list[memoryview]]:
 
 def is_binary(path: str | os.PathLike[str]) -> bool:
     """Whether the file begins like one of these; False if it cannot be read."""
-    with suppress(OSError), open(path, "rb") as file:
+    with suppress(OSError, ValueError), open(path, "rb") as file:  # ValueError: no path at all
         return file.read(len(MAGIC)) == MAGIC
     return False
 

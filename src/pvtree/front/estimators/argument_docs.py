@@ -143,6 +143,7 @@ ATTRIBUTES: Docs = {
     "best_iteration_": ("int", "The number of iterations that early stopping kept; 0 if it did not stop."),
     "best_score_": ("dict", "The metrics of the best iteration, or of the last: {set: {metric: value}}."),
     "timings_": ("dict", "The seconds of 'binning' and of 'training'."),
+    "iteration_seconds_": ("list of float", "The seconds from the start of the first iteration to the end of each."),
     "traffic_": ("TrafficReport", "The bytes and messages that the workers exchanged."),
     "votes_": ("list of Votes, or None", "How the workers voted, tree by tree, with tree_learner='voting'."),
     "certificates_": ("list of Certificate, or None", "How many splits were proven best, tree by tree."),
