@@ -21,10 +21,10 @@ BENCH := --output docs/benchmarks.md --summary README.md
 help:  ## Show these lines
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.demo-installed  ## Train and evaluate on real data, about 3 minutes from nothing
+demo: $(VENV)/.demo-installed  ## Train and evaluate on real data, about 4 minutes from nothing
 	@$(BIN)/python -m pvtree.front.demo
 
-test:  ## Lint, check types and run every test, about 15 minutes from nothing on two cores
+test:  ## Lint, check types and run every test, about 20 minutes from nothing on two cores
 	@$(MAKE) --no-print-directory -j 2 lint types unit
 
 lint: $(VENV)/.test-installed  ## Run ruff's linter and formatter, and check the order of the rooms, without changing anything
