@@ -38,8 +38,11 @@ if TYPE_CHECKING:
     from pvtree.front.functional import Booster, CVBooster, Dataset, Sequence, cv, train
     from pvtree.front.plotting import (
         create_tree_digraph,
+        plot_calibration,
+        plot_certificates,
         plot_importance,
         plot_metric,
+        plot_partial_dependence,
         plot_split_value_histogram,
         plot_traffic,
         plot_tree,
@@ -101,8 +104,11 @@ __all__ = [
     "load",
     "log_evaluation",
     "plan",
+    "plot_calibration",
+    "plot_certificates",
     "plot_importance",
     "plot_metric",
+    "plot_partial_dependence",
     "plot_split_value_histogram",
     "plot_traffic",
     "plot_tree",
@@ -126,8 +132,11 @@ _HOMES = {
     **dict.fromkeys(
         (
             "create_tree_digraph",
+            "plot_calibration",
+            "plot_certificates",
             "plot_importance",
             "plot_metric",
+            "plot_partial_dependence",
             "plot_split_value_histogram",
             "plot_traffic",
             "plot_tree",

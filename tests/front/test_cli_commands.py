@@ -365,8 +365,9 @@ def test_the_progress_bar(quiet, monkeypatch, tmp_path, capsys):
     if quiet:
         assert not terminal.drawn and not capsys.readouterr().out
         return
-    pattern = r"(\d+)/12 \[\d\d:\d\d<\d\d:\d\d, +[\d.]+ trees/s, [\d.]+ k?B/tree, valid_0 ndcg@10=[\d.]+\]"
+    pattern = r"(\d+)/12 \[\d\d:\d\d<\d\d:\d\d, +[\d.]+ trees/s, [\d.]+ k?B/tree, rank\.letor ndcg@10=[\d.]+\]"
     assert int(re.findall(pattern, terminal.drawn)[-1]) >= 11, terminal.drawn
+    assert terminal.drawn.startswith("reading rank.letor ...\r")
     sent = float(re.search(r"([\d.]+) kB sent per worker and tree", capsys.readouterr().out)[1])
     assert float(re.findall(r"([\d.]+) kB/tree", terminal.drawn)[-1]) == pytest.approx(sent, rel=0.2)
     main(given)  # no terminal, no bar

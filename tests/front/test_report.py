@@ -15,8 +15,9 @@ from pvtree.errors import InvalidParameterError, MissingDependencyError
 from pvtree.front.cli import main
 from pvtree.front.report import page
 from pvtree.front.report.intervals import area_under_curve, estimates
-from pvtree.front.report.page import Section, render, shown_number
+from pvtree.front.report.page import Section, render
 from pvtree.front.report.subject import Subject, read_rows
+from pvtree.model.number_text import shown_number, trimmed
 
 pytest.importorskip("altair")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -151,10 +152,17 @@ def test_missing_packages_are_named(monkeypatch, classifier, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("number", "text"), [(19023.952, "19,024"), (5036.5, "5036"), (3.0, "3"), (0.12345, "0.1235"), (1e-7, "1e-07")]
+    ("number", "text"), [(19023.952, "19,024"), (5036.5, "5,036"), (3.0, "3"), (0.12345, "0.1235"), (1e-7, "1e-07")]
 )
 def test_numbers_are_written_as_people_do(number, text):
     assert shown_number(number) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(5036.5, "5036.5"), (36.0, "36"), (0.12345, "0.123"), (-0.00012, "-0.00012"), (1200.0, "1200")]
+)
+def test_zeros_at_the_end_are_left_out(number, text):
+    assert trimmed(number, 3) == text
 
 
 def test_every_mark_of_the_page_is_filled():

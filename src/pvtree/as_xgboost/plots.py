@@ -8,8 +8,7 @@ import numpy as np
 
 from pvtree.errors import InvalidDataError
 from pvtree.front import plotting
-from pvtree.front.plotting.axes import finish, make_axes
-from pvtree.front.plotting.model_plots import BAR
+from pvtree.front.plotting.axes import BLUE, finish, make_axes
 
 _STYLES = ("fmap", "yes_color", "no_color", "condition_node_params", "leaf_node_params", "with_stats")
 
@@ -55,7 +54,7 @@ def plot_importance(
     names, values = zip(*ordered, strict=True)
     ax = make_axes(ax, (7.0, max(2.0, 0.9 + 0.3 * len(names))), None)
     places = np.arange(len(names))
-    ax.barh(places, values, height=height, **{"color": BAR, **kwargs})
+    ax.barh(places, values, height=height, **{"color": BLUE, **kwargs})
     if show_values:
         for place, value in zip(places, values, strict=True):
             ax.text(value, place, " " + values_format.format(v=value), va="center")

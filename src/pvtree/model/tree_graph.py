@@ -1,14 +1,17 @@
-"""A tree as a picture: the labels of its nodes and edges, their positions, and DOT for graphviz."""
+"""A tree as a picture: the labels of its nodes and edges, their levels, and DOT for graphviz."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pvtree.errors import InvalidParameterError
+from pvtree.model.number_text import trimmed
 from pvtree.model.tree_text import find_tree, last_left, left_categories, shortened
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ INFO = (
     "data_percentage",
 )
 MAX_CATEGORIES = 10
+LINE = 30  # characters of a label's line, unless a single word is longer
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class Drawn:
     labels: list[str]
     edges: list[tuple[int, int, str]]  # parent, child, the answer that leads there
     is_leaf: np.ndarray
-    place: np.ndarray  # float64 (n_nodes, 2): depth, and position among the leaves
+    depth: np.ndarray  # int64, 0 for the root
 
 
 def draw(
@@ -45,7 +49,7 @@ def draw(
     precision: int = 3,
     max_category_values: int = MAX_CATEGORIES,
 ) -> Drawn:
-    """Lay out one tree of the model."""
+    """The labels and edges of one tree of the model."""
     tree = find_tree(model, tree_index)
     info = tuple(show_info or ())
     unknown = [name for name in info if name not in INFO]
@@ -57,7 +61,7 @@ def draw(
         left = int(tree.left_child[node])
         words = sides(model, tree, node)
         edges += [(node, left, words[0]), (node, left + 1, words[1])]
-    return Drawn(labels, edges, tree.feature < 0, _places(tree))
+    return Drawn(labels, edges, tree.feature < 0, _depths(tree))
 
 
 def to_dot(drawn: Drawn, name: str = "tree", orientation: str = "horizontal") -> str:
@@ -72,33 +76,38 @@ def to_dot(drawn: Drawn, name: str = "tree", orientation: str = "horizontal") ->
 
 
 def _label(model: Model, tree: Tree, node: int, info: Sequence[str], precision: int, n_shown: int) -> str:
+    number = partial(trimmed, precision=precision)
     is_leaf = tree.feature[node] < 0
-    value = ", ".join(f"{each:.{precision}f}" for each in tree.value[node])
-    lines = [value if is_leaf else _split(model, tree, node, precision, n_shown)]
+    value = ", ".join(number(float(each)) for each in tree.value[node])
+    first = value if is_leaf else question(model, tree, node, number, n_shown)
+    count, weight = f"{int(tree.count[node]):,} rows", f"weight {number(float(tree.weight[node]))}"
     texts = {
-        "split_gain": f"gain {tree.gain[node]:.{precision}f}",
+        "split_gain": f"gain {number(float(tree.gain[node]))}",
         "internal_value": f"value {value}",
-        "internal_count": f"{int(tree.count[node])} rows",
-        "internal_weight": f"weight {tree.weight[node]:.{precision}f}",
-        "leaf_count": f"{int(tree.count[node])} rows",
-        "leaf_weight": f"weight {tree.weight[node]:.{precision}f}",
+        "internal_count": count,
+        "internal_weight": weight,
+        "leaf_count": count,
+        "leaf_weight": weight,
         "data_percentage": f"{100 * tree.count[node] / tree.count[0]:.2f}% of rows",
     }
     kept = ("leaf_count", "leaf_weight") if is_leaf else INFO[:4]
-    return "\n".join([*lines, *(texts[name] for name in info if name in (*kept, "data_percentage"))])
+    lines = [first, *(texts[name] for name in info if name in (*kept, "data_percentage"))]
+    return "\n".join(fill(line, LINE, break_long_words=False, break_on_hyphens=False) for line in lines)
 
 
-def _split(model: Model, tree: Tree, node: int, precision: int, n_shown: int) -> str:
+def question(model: Model, tree: Tree, node: int, number: Callable[[float], str], n_shown: int) -> str:
+    """What a split asks: age <= 36.5, or job in 6 of 14: clerk, sales, ..."""
     feature = int(tree.feature[node])
-    name = shortened(model.column_name(feature))
-    last = last_left(model, tree, node)
+    name, last = shortened(model.column_name(feature)), last_left(model, tree, node)
     if last is not None:
         return f"{name} <= {last}"
     if tree.cat_set[node] < 0:
         threshold = float(tree.threshold[node])
-        return f"{name} is a number" if threshold == np.inf else f"{name} <= {threshold:.{precision}f}"
-    named = [shortened(str(category)) for category in left_categories(model, tree, node)[0]]
-    return f"{name} in {', '.join(named[:n_shown])}" + (", ..." if len(named) > n_shown else "")
+        return f"{name} is a number" if threshold == np.inf else f"{name} <= {number(threshold)}"
+    left = [shortened(str(category)) for category in left_categories(model, tree, node)[0]]
+    of = len(model.categories.get(feature, ())) or "all"
+    more = ", ..." if len(left) > n_shown else ""
+    return f"{name} in {len(left)} of {of}: {', '.join(left[:n_shown])}{more}"
 
 
 def sides(model: Model, tree: Tree, node: int) -> tuple[str, str]:
@@ -112,26 +121,12 @@ def sides(model: Model, tree: Tree, node: int) -> tuple[str, str]:
     return ("yes, missing", "no") if missing_left else ("yes", "no, missing")
 
 
-def _places(tree: Tree) -> np.ndarray:
-    """Leaves side by side, inner nodes halfway between their children."""
-    depth, place = np.zeros(tree.n_nodes), np.zeros(tree.n_nodes)
-    inner = np.flatnonzero(tree.feature >= 0).tolist()
-    for node in inner:  # parents come before their children
+def _depths(tree: Tree) -> np.ndarray:
+    depth = np.zeros(tree.n_nodes, np.int64)
+    for node in np.flatnonzero(tree.feature >= 0).tolist():  # parents come before their children
         left = tree.left_child[node]
         depth[left] = depth[left + 1] = depth[node] + 1
-    waiting, n_leaves = [0], 0
-    while waiting:  # depth first, left to right
-        node = waiting.pop()
-        if tree.feature[node] < 0:
-            place[node] = n_leaves
-            n_leaves += 1
-        else:
-            left = tree.left_child[node]
-            waiting += [int(left) + 1, int(left)]
-    for node in reversed(inner):
-        left = tree.left_child[node]
-        place[node] = (place[left] + place[left + 1]) / 2
-    return np.column_stack([depth, place])
+    return depth
 
 
 def _quoted(text: str) -> str:

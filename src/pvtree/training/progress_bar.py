@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
@@ -14,6 +16,21 @@ if TYPE_CHECKING:
 
 SILENT_SECONDS = 2.0  # shorter trainings show no bar
 FORMAT = "{desc}{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_noinv_fmt}{sent}{postfix}]"
+LONGEST_NOTE = 60  # characters, so that whatever is written next covers it
+
+
+@contextmanager
+def note_before_bar(words: str, is_shown: bool) -> Iterator[None]:
+    """Show ``words`` on a terminal until the bar, or the end of the ``with`` block, takes their place."""
+    is_shown = is_shown and sys.stderr.isatty()
+    words = words if len(words) <= LONGEST_NOTE else f"{words[: LONGEST_NOTE - 4]} ..."
+    if is_shown:
+        print(words, end="\r", file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        if is_shown:
+            print(" " * len(words), end="\r", file=sys.stderr, flush=True)
 
 
 class TrainingBar(tqdm):

@@ -110,8 +110,20 @@ def train(quiet: bool, **values: Any) -> None:
 def run_training(options: TrainOptions, kind: type, given: dict[str, Any], quiet: bool, comm: Communicator) -> None:
     """Train on every rank; worker 0 writes the model and prints a summary."""
     from pvtree.comm.agreement import all_or_none, share
+    from pvtree.training.progress_bar import note_before_bar
 
     began = perf_counter()
+    with note_before_bar(f"reading {file_name(options.data)} ...", comm.rank == 0 and not quiet):
+        estimator, n_own = fit_files(options, kind, given, comm)
+    n_rows = sum(share(n_own, comm))
+    all_or_none(lambda: estimator.model_.save(options.model) if comm.rank == 0 else None, comm)
+    if comm.rank == 0 and not quiet:
+        click.echo(summary(estimator, options, n_rows, comm.size, perf_counter() - began))
+
+
+def fit_files(options: TrainOptions, kind: type, given: dict[str, Any], comm: Communicator) -> tuple[Any, int]:
+    """The fitted estimator, and the number of this rank's rows."""
+    from pvtree.comm.agreement import all_or_none
 
     def prepare() -> tuple[Any, FileRows, FileRows | None]:
         if comm.rank == 0:
@@ -127,17 +139,26 @@ def run_training(options: TrainOptions, kind: type, given: dict[str, Any], quiet
     if options.task == "ranking":
         arguments["qid"] = rows.qid
     if valid is not None:
-        arguments["eval_set"] = [(valid.X, valid.y)]
+        arguments["eval_set"], arguments["eval_names"] = [(valid.X, valid.y)], [set_name(str(options.valid))]
         arguments["eval_metric"] = ExactMetrics(options.eval_metric) or None
         if options.weight is not None:
             arguments["eval_sample_weight"] = [valid.weight]
         if options.task == "ranking":
             arguments["eval_qid"] = [valid.qid]
     estimator.fit(rows.X, rows.y, rows.weight, comm=comm, timeout=options.timeout, **arguments)
-    n_rows = sum(share(len(rows), comm))
-    all_or_none(lambda: estimator.model_.save(options.model) if comm.rank == 0 else None, comm)
-    if comm.rank == 0 and not quiet:
-        click.echo(summary(estimator, options, n_rows, comm.size, perf_counter() - began))
+    return estimator, len(rows)
+
+
+def file_name(path: str) -> str:
+    return os.path.basename(path.rstrip("/")) or path
+
+
+def set_name(path: str) -> str:
+    """The name of the evaluation set in files: theirs, unless early stopping would take it for the training rows."""
+    from pvtree.training.callbacks import TRAINING_NAMES
+
+    name = file_name(path)
+    return f"./{name}" if name in TRAINING_NAMES else name
 
 
 def read_files(options: TrainOptions, comm: Communicator) -> tuple[FileRows, FileRows | None]:

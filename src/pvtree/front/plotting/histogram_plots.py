@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from pvtree.errors import InvalidDataError, public
-from pvtree.front.plotting.axes import finish, make_axes
-from pvtree.front.plotting.model_plots import BAR, model_of
+from pvtree.front.plotting.axes import BLUE, finish, make_axes
+from pvtree.front.plotting.model_plots import model_of
 from pvtree.model.tree_values import thresholds_of
 
 
@@ -62,7 +62,7 @@ def plot_split_value_histogram(
     counts, edges = np.histogram(values, max(1, len(np.unique(values))) if bins is None else bins)
     ax = make_axes(ax, figsize or (7.0, 4.0), dpi)
     centres = (edges[:-1] + edges[1:]) / 2
-    ax.bar(centres, counts, width=width_coef * np.diff(edges), **{"color": BAR, **kwargs})
+    ax.bar(centres, counts, width=width_coef * np.diff(edges), **{"color": BLUE, **kwargs})
     if title is not None:
         kind = "name" if isinstance(feature, str) else "index"
         ax.set_title(title.replace("@feature@", str(feature)).replace("@index/name@", kind))

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pvtree.front.plotting.axes import COLOURS
 from pvtree.front.report.page import load_package
 
-# Okabe and Ito's colours, which all readers can tell apart.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#999999", "#8c6d31", "#5e4fa2")
 HEIGHT = 240
 DOTTED = {"strokeDash": [2, 3], "color": "#888888"}
 MAX_LINE_POINTS = 400  # of one line: more cannot be told apart on a screen

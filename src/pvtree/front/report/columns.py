@@ -6,6 +6,7 @@ from collections import Counter
 
 import numpy as np
 
+from pvtree.front.curves import partial_dependence
 from pvtree.front.report.charts import bar_chart, histogram, line_chart, points
 from pvtree.front.report.page import Section
 from pvtree.front.report.subject import Subject
@@ -75,7 +76,8 @@ def mean_shap(subject: Subject) -> np.ndarray:
 
 def permutation_loss(subject: Subject, features: list[int]) -> list[float]:
     """By how much the loss of the sampled rows rises when one column is shuffled, with a fixed seed."""
-    X, y, rng = subject.sample, subject.sampled_labels(), np.random.default_rng(0)
+    assert subject.rows is not None
+    X, y, rng = subject.sample, subject.rows.y[subject.sampled_at], np.random.default_rng(0)
     before = loss(subject, X, y)
     found = []
     for feature in features:
@@ -88,7 +90,7 @@ def permutation_loss(subject: Subject, features: list[int]) -> list[float]:
 
 
 def loss(subject: Subject, X: np.ndarray, y: np.ndarray) -> float:
-    predicted = subject.predict(subject.model.predict_raw(X))
+    predicted = subject.predict_rows(X)
     if subject.task == "classes":
         return float(-np.log(np.clip(predicted[np.arange(len(y)), y.astype(np.int64)], 1e-15, None)).mean())
     return float(((predicted.reshape(len(y), -1) - y[:, None]) ** 2).mean())
@@ -100,30 +102,19 @@ def add_dependence(found: Section, subject: Subject, features: list[int]) -> Non
     what = f"mean probability of {subject.classes[-1]}" if subject.task == "classes" else "mean prediction"
     found.pieces.append('<div class="pair">')
     for feature in features:
-        name, column = subject.names[feature], subject.sample[:, feature]
-        known = column[np.isfinite(column)]
-        if not len(known):
-            continue
-        grid = np.unique(np.quantile(known, np.linspace(0.02, 0.98, N_GRID), method="nearest"))
-        values = [mean_prediction(subject, feature, value) for value in grid]
         labels = subject.model.categories.get(feature)
-        if labels is not None:
-            shown = [str(labels[int(v) - 1]) if 0 < v <= len(labels) else "other" for v in grid]
-            found.chart(bar_chart(shown, values, what), name)
+        found_curve = partial_dependence(subject.predict_rows, subject.sample, feature, labels, N_GRID)
+        if found_curve is None:
+            continue
+        name, (grid, mean, names, edges, counts) = subject.names[feature], found_curve
+        if names is not None:
+            found.chart(bar_chart(names, mean.tolist(), what), name)
             continue
         span = (float(grid[0]), float(grid[-1])) if len(grid) > 1 else None
-        titles, x = (name, what), grid.tolist()
+        titles, x, values = (name, what), grid.tolist(), mean.tolist()
         drawn = points(x, values, titles) if span is None else line_chart(x, values, titles, span=span)
-        counts, edges = np.histogram(known[(known >= grid[0]) & (known <= grid[-1])], bins=20)
         found.chart(drawn.properties(height=160), name, histogram(edges.tolist(), counts.tolist(), "", 40, span))
     found.pieces.append("</div>")
-
-
-def mean_prediction(subject: Subject, feature: int, value: float) -> float:
-    X = subject.sample[:500].copy()
-    X[:, feature] = value
-    predicted = subject.predict(subject.model.predict_raw(X))
-    return float((predicted if predicted.ndim == 1 else predicted[:, -1]).mean())
 
 
 def strongest_pairs(subject: Subject) -> list[tuple[tuple[int, int], float]]:

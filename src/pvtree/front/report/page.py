@@ -11,6 +11,7 @@ from importlib.resources import files
 from typing import Any
 
 from pvtree.errors import MissingDependencyError
+from pvtree.model.number_text import shown_number
 
 
 @dataclass
@@ -110,13 +111,6 @@ def _cell(value: object) -> str:
     shown = shown_number(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
     is_number = bool(shown) and (shown[0].isdigit() or (shown[0] in "+-" and shown[1:2].isdigit()))
     return f"<td{' class=number' if is_number else ''}>{escape(shown)}</td>"
-
-
-def shown_number(value: float) -> str:
-    """Numbers as people write them: 19,024, 0.8231 or 1.2e-07."""
-    if value == int(value) if abs(value) < 1e15 else False:
-        return f"{int(value):,}"
-    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
 
 
 def _json(name: str, value: Any) -> str:

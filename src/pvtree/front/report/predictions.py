@@ -7,10 +7,12 @@ from itertools import product
 
 import numpy as np
 
+from pvtree.front.curves import calibration, category_name, sampled
 from pvtree.front.report.charts import diagonal, heat_table, histogram, horizontal, line_chart, points, thinned
 from pvtree.front.report.intervals import ndcg_by_query
-from pvtree.front.report.page import Section, shown_number
-from pvtree.front.report.subject import Subject, sampled
+from pvtree.front.report.page import Section
+from pvtree.front.report.subject import Subject
+from pvtree.model.number_text import shown_number
 
 N_THRESHOLDS = 101
 N_WORST = 8
@@ -65,15 +67,13 @@ def add_calibration(found: Section, subject: Subject) -> None:
     """Predicted probabilities against the shares that came true, in ten groups of equally many rows."""
     rows = subject.rows
     assert rows is not None
-    score = subject.predicted[:, 1]
-    groups = np.array_split(np.argsort(score, kind="stable"), min(N_CALIBRATION, len(score)))
-    x = [float(np.average(score[at], weights=rows.weight[at])) for at in groups]
-    y = [float(np.average(rows.y[at], weights=rows.weight[at])) for at in groups]
+    groups = calibration(subject.predicted[:, 1], rows.y, rows.weight, N_CALIBRATION)
+    x, y = groups.predicted.tolist(), groups.share.tolist()
     names = "predicted probability", "share that is " + subject.classes[1]
     found.heading("Calibration")
     found.chart(
         line_chart(x, y, names) + points(x, y, names, 60) + diagonal(names),
-        f"{len(groups)} groups of equally many rows; on the dotted line, probabilities are right.",
+        f"{len(x)} groups of equally many rows; on the dotted line, probabilities are right.",
     )
 
 
@@ -126,7 +126,7 @@ def add_confusion(found: Section, subject: Subject) -> None:
 def add_residuals(found: Section, subject: Subject) -> None:
     rows = subject.rows
     assert rows is not None
-    at = sampled(len(rows))[:N_POINTS]
+    at = sampled(len(rows), N_POINTS)
     actual, predicted = rows.y[at], subject.predicted[at]
     low, high = float(min(actual.min(), predicted.min())), float(max(actual.max(), predicted.max()))
     names = ("predicted", "actual")
@@ -161,7 +161,7 @@ def add_worst(found: Section, subject: Subject) -> None:
     else:
         error = np.abs(label - subject.predicted)
         said, true = [shown_number(float(v)) for v in subject.predicted], [shown_number(float(v)) for v in label]
-    at = sampled(len(label))[: len(subject.sample)]
+    at = subject.sampled_at
     worst = np.argsort(-error[at], kind="stable")[:N_WORST]
     values = np.asarray(subject.model.predict_contrib(subject.sample[worst]))
     values = values.reshape(len(worst), subject.model.n_outputs, -1)[:, :, :-1]
@@ -184,5 +184,5 @@ def reasons(subject: Subject, sampled_row: int, values: np.ndarray) -> str:
 def shown_value(subject: Subject, row: int, feature: int) -> str:
     value, labels = float(subject.sample[row, feature]), subject.model.categories.get(int(feature))
     if labels is not None:
-        return str(labels[int(value) - 1]) if 0 < value <= len(labels) else "other"
+        return category_name(labels, value)
     return "missing" if np.isnan(value) else shown_number(value)

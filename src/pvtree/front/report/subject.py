@@ -9,13 +9,10 @@ from typing import Any
 import numpy as np
 
 from pvtree.errors import InvalidDataError, InvalidParameterError
+from pvtree.front.curves import sampled_rows
 from pvtree.model.model import Model
 from pvtree.parameters.loss_table import losses_of
 from pvtree.reading import targets
-from pvtree.reading.sparse_rows import SparseRows
-
-N_EXPLAINED = 2000  # rows that SHAP values, permutations and partial dependence are taken from
-MOST_DENSE = 50_000_000  # values of a table that may be made dense for it
 
 
 @dataclass(frozen=True)
@@ -74,24 +71,23 @@ class Subject:
         found: np.ndarray = (estimator._probabilities if self.task == "classes" else estimator._values_of)(raw)
         return found
 
+    def predict_rows(self, X: np.ndarray) -> np.ndarray:
+        return self.predict(self.model.predict_raw(X))
+
     @cached_property
+    def _sampled(self) -> tuple[np.ndarray, np.ndarray]:
+        assert self.rows is not None
+        return sampled_rows(self.rows.X)
+
+    @property
     def sample(self) -> np.ndarray:
-        """Some of the rows, dense: evenly spaced ones, so that the same report comes out each time."""
-        assert self.rows is not None
-        at = sampled(len(self.rows))
-        if len(at) * self.model.n_features > MOST_DENSE:
-            at = at[: max(1, MOST_DENSE // self.model.n_features)]
-        X = self.rows.X
-        picked = X.take(at).dense(slice(None)) if isinstance(X, SparseRows) else X[at]
-        return np.asarray(picked, np.float64)
+        """Some of the rows, dense."""
+        return self._sampled[0]
 
-    def sampled_labels(self) -> np.ndarray:
-        assert self.rows is not None
-        return self.rows.y[sampled(len(self.rows))[: len(self.sample)]]
-
-
-def sampled(n_rows: int) -> np.ndarray:
-    return np.unique(np.linspace(0, n_rows - 1, min(n_rows, N_EXPLAINED)).astype(np.int64))
+    @property
+    def sampled_at(self) -> np.ndarray:
+        """The numbers of these rows."""
+        return self._sampled[1]
 
 
 def read_rows(estimator: Any, X: Any, y: Any, weight: Any, group: Any, qid: Any) -> Rows | None:

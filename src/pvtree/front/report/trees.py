@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pvtree.front.report.page import Section, shown_number
+from pvtree.front.report.page import Section
 from pvtree.front.report.subject import Subject
-from pvtree.model.tree_graph import sides
-from pvtree.model.tree_text import last_left, left_categories, shortened
+from pvtree.model.number_text import shown_number
+from pvtree.model.tree_graph import question, sides
 
 if TYPE_CHECKING:
     from pvtree.model.model import Model
@@ -52,19 +52,5 @@ def node(model: Model, tree: Tree, index: int) -> list[Any]:
         value = ", ".join(shown_number(float(each)) for each in tree.value[index][:3])
         return [value + ", ..." * (tree.n_values > 3), count, 0, "", ""]
     detail = f"gain {shown_number(float(tree.gain[index]))}, {count}"
-    return [question(model, tree, index), detail, int(tree.left_child[index]), *sides(model, tree, index)]
-
-
-def question(model: Model, tree: Tree, index: int) -> str:
-    """Such as age <= 36.5, or job in 6 of 14: clerk, sales, ..."""
-    feature = int(tree.feature[index])
-    name, last = shortened(model.column_name(feature)), last_left(model, tree, index)
-    if last is not None:
-        return f"{name} <= {last}"
-    if tree.cat_set[index] < 0:
-        threshold = float(tree.threshold[index])
-        return f"{name} is a number" if threshold == float("inf") else f"{name} <= {shown_number(threshold)}"
-    left = [shortened(str(each)) for each in left_categories(model, tree, index)[0]]
-    of = len(model.categories.get(feature, ())) or "all"
-    more = ", ..." if len(left) > MOST_CATEGORIES else ""
-    return f"{name} in {len(left)} of {of}: {', '.join(left[:MOST_CATEGORIES])}{more}"
+    asked = question(model, tree, index, "{:.6g}".format, MOST_CATEGORIES)
+    return [asked, detail, int(tree.left_child[index]), *sides(model, tree, index)]
