@@ -152,6 +152,24 @@ def test_ranks_train_the_model_of_one_process(task, more, learner, tmp_path):
     assert len(done.stdout.splitlines()) == 4, done.stdout
 
 
+@pytest.mark.parametrize(("more", "code"), [([], 0), (["--weight=w", "--label=klass"], 2)], ids=["right", "wrong"])
+def test_workers_that_meet_in_a_folder_train_the_model_of_one_process(more, code, tmp_path):
+    frame = make_frame(np.float64)
+    data, model = write(frame, tmp_path / "data", "classification"), tmp_path / "model.json"
+    where = [f"--rendezvous=file://{tmp_path}/job", "--size=2", "--host=127.0.0.1", "--timeout=60"]
+    command = [sys.executable, "-m", "pvtree", *arguments("classification", data, model), *where, *more]
+    how = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    workers = [subprocess.Popen([*command, f"--rank={rank}"], **how) for rank in range(2)]
+    printed = [worker.communicate(timeout=120) for worker in workers]
+    assert [worker.returncode for worker in workers] == [code] * 2, printed
+    if code == 0:
+        assert model.read_text() == fit_in_memory("classification", frame)
+        assert "by exact_voting on 2 workers" in printed[0][0] and not printed[1][0]
+    else:
+        assert all("has no column 'klass'; did you mean 'class'" in err for _, err in printed)
+    assert sorted(os.listdir(tmp_path)) == ["data"] + ["model.json"] * (code == 0)
+
+
 @pytest.mark.mpi
 @pytest.mark.parametrize("whose", ["all", "one"])
 def test_wrong_input_is_told_once_by_all_ranks(whose, tmp_path):
@@ -196,6 +214,9 @@ def data(tmp_path_factory):
         (["--num-leaves=many"], "'--num-leaves': 'many' is not a valid integer"),
         (["--num-leafs=5"], "Did you mean '--num-leaves'"),
         (["--max-features=3"], "--max-features does not apply to --task classification --ensemble gbdt"),
+        (["--rank=1"], "are for workers that meet; give --rendezvous"),
+        (["--rendezvous=env://", "--tls-key=k"], "TLS needs --tls-certificate, --tls-key and --tls-authority"),
+        (["--rendezvous=nowhere"], "The rendezvous 'nowhere' is not known"),
         (["--task=ranking"], "--task ranking needs --qid"),
         (["--qid=w"], "--task ranking needs --qid"),
         (["--task=ranking", "--ensemble=forest"], "--task ranking does not support --ensemble forest"),
@@ -218,7 +239,7 @@ def test_wrong_input_ends_with_a_sentence_and_code_2(data, given, sentence, tmp_
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        (["--tree-learner=serial"], "mpiexec has started 4 ranks, but"),
+        (["--tree-learner=serial"], "There are 4 workers under mpiexec, but"),
         (["--tree-learner=data", "--workers=2"], "leave it out under mpiexec"),
     ],
 )

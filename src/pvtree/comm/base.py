@@ -146,6 +146,11 @@ class Communicator(ABC):
         finally:
             self.traffic = kept
 
+    @contextmanager
+    def telling_failures(self) -> Iterator[None]:
+        """Tell the others of an exception in a fit, where whoever made the communicator does not do so."""
+        yield
+
     def _radix(self, about: int | None) -> int:
         """Of an all-to-all: see steps.py. Sizes are rounded, because few plans are enough."""
         return swap_radix(self.size, None if about is None else 1 << about.bit_length())

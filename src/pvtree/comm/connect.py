@@ -15,7 +15,8 @@ def connect(comm: Any, timeout: float) -> Iterator[Communicator]:
     if comm is None:
         yield Solo()
     elif isinstance(comm, Communicator):
-        yield comm
+        with comm.telling_failures():
+            yield comm
     else:
         from pvtree.comm import mpi
 

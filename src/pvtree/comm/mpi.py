@@ -190,16 +190,7 @@ class MPICommunicator(PairwiseCommunicator):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        try:
-            if error is None:
-                self.leave()
-            else:
-                self.fail(error)
-        except BaseException as late:  # also KeyboardInterrupt
-            self.fail(late)
-            raise
-        finally:
-            self.close()
+        self._end_alike(error)
 
     def fail(self, error: BaseException) -> None:
         """Tell all others, whose current or next collective then raises PeerFailedError. Does not wait for them."""

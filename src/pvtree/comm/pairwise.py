@@ -56,6 +56,23 @@ class PairwiseCommunicator(Communicator):
         """Wait until all workers have reached their end; raise if one of them makes another call or has failed."""
         self._with_all(END, [np.empty(0, np.uint8)] * self.size)
 
+    def fail(self, error: BaseException) -> None:
+        """Tell all others, whose current or next collective then raises PeerFailedError. Does not wait for them."""
+        raise NotImplementedError
+
+    def _end_alike(self, error: BaseException | None) -> None:
+        """The end of a ``with`` block: if one raises an exception, or ends while others still wait, all raise."""
+        try:
+            if error is None:
+                self.leave()
+            else:
+                self.fail(error)
+        except BaseException as late:  # also KeyboardInterrupt
+            self.fail(late)
+            raise
+        finally:
+            self.close()
+
     def _with_all(self, call: Call, outgoing: Sequence[np.ndarray]) -> list[np.ndarray]:
         """One exchange with every other worker."""
         arrived = self._exchange(call, {other: outgoing[other] for other in self._others}, self._others)

@@ -1,4 +1,4 @@
-"""``pvtree train``: trains on files, in this process or on all ranks that mpiexec has started."""
+"""``pvtree train``: trains on files, in this process, on all ranks of mpiexec, or on workers that meet over TCP."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pvtree.front.cli.config import config_option
 from pvtree.front.cli.data_options import PATH, check_label, check_output, column_options, data_options, place_of
 from pvtree.front.cli.options import ENSEMBLES, TASKS, estimator_class, parameter_options, python_values
 from pvtree.front.cli.ranks import n_ranks, on_mpi
+from pvtree.front.cli.tcp_options import TCPOptions, tcp_options
 
 if TYPE_CHECKING:
     from pvtree.comm import Communicator
@@ -76,6 +77,7 @@ class TrainOptions:
     type=click.FloatRange(min=0, min_open=True),
     help="Seconds to wait for a worker that does not answer.",
 )
+@tcp_options
 @click.option("--quiet", "-q", is_flag=True, help="Show no progress and no summary.")
 @parameter_options
 def train(quiet: bool, **values: Any) -> None:
@@ -85,26 +87,41 @@ def train(quiet: bool, **values: Any) -> None:
 
     \b
     mpiexec -n 8 pvtree train --data DIR --label y --task regression
+
+    Processes that anything else has started train together too, if they meet in a folder that all of them see:
+
+    \b
+    pvtree train --rendezvous file:///shared/job1 --rank 0 --size 8 --data DIR --label y --task regression
     """
     options = TrainOptions(**{name: values.pop(name) for name in TrainOptions.__dataclass_fields__})
+    place = TCPOptions(**{name: values.pop(name) for name in TCPOptions.__dataclass_fields__})
     given = {name: value for name, value in values.items() if value is not None}
     kind = estimator_class(options.task, options.ensemble, given)
     if quiet:
         given["verbosity"] = 0
-    size = n_ranks()
-    if size > 1 and given.get("tree_learner") == "serial":
-        raise click.UsageError(
-            f"mpiexec has started {size} ranks, but --tree-learner serial trains on one; "
-            "leave it out for the model of one machine, or use voting for the least traffic."
-        )
-    if size > 1 and "n_workers" in given:
-        raise click.UsageError("--workers creates virtual machines in one process; leave it out under mpiexec.")
-    if size > 1:
+    place.check()
+    if place.rendezvous is not None:  # even if Slurm's variables look like those of mpiexec
+        with place.connect(options.timeout) as comm:
+            check_learner(given, comm.size, "at --rendezvous")
+            run_training(options, kind, given, quiet, comm)
+    elif n_ranks() > 1:
+        check_learner(given, n_ranks(), "under mpiexec")
         on_mpi(lambda comm: run_training(options, kind, given, quiet, comm), options.timeout)
     else:
         from pvtree.comm import Solo
 
         run_training(options, kind, given, quiet, Solo())
+
+
+def check_learner(given: dict[str, Any], size: int, where: str) -> None:
+    """Refuse what suits one process only."""
+    if size > 1 and given.get("tree_learner") == "serial":
+        raise click.UsageError(
+            f"There are {size} workers {where}, but --tree-learner serial trains on one; "
+            "leave it out for the model of one machine, or use voting for the least traffic."
+        )
+    if size > 1 and "n_workers" in given:
+        raise click.UsageError(f"--workers creates virtual machines in one process; leave it out {where}.")
 
 
 def run_training(options: TrainOptions, kind: type, given: dict[str, Any], quiet: bool, comm: Communicator) -> None:

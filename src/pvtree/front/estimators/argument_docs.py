@@ -62,7 +62,7 @@ FIT: Docs = {
         "Training continues from this model. It must be of the same kind, objective and classes.",
     ),
     "comm": (
-        "mpi4py communicator or None",
+        "mpi4py communicator, connection of ``pvtree.comm.tcp.connect``, or None",
         "For example ``MPI.COMM_WORLD``. Every rank must call fit with its own rows, of evaluation sets too, and ends "
         "with the same model.",
     ),
