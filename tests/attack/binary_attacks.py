@@ -1,4 +1,4 @@
-"""Kinds of cases that change XGBoost's model files, JSON and UBJSON, and files of Dataset.save_binary."""
+"""Kinds of cases that change binary files: pvtree's and XGBoost's models, and files of Dataset.save_binary."""
 
 from __future__ import annotations
 
@@ -13,12 +13,34 @@ from case import Case
 from file_attacks import MAX_FILE
 from mutations import OF_BYTES, OF_TEXT, REAL, WHOLE, change_document, flip, several
 from odd_tables import made
-from uses import use_dataset, use_xgboost_model
+from uses import use_dataset, use_json_model, use_xgboost_model
 
-from pvtree.model import ubjson
+from pvtree.model import binary_file, ubjson
 
 DATASETS = ["array", "frame", "sparse"]
+MODELS = ["multiclass", "forest", "categories"]
+START = 64  # bytes of a model's file before its head, and to whose multiples its parts are padded
 HEAD = 25  # bytes of a Dataset's file before its header: a line and the header's length
+
+
+def binary_model(case: Case, name: str) -> None:
+    good = binary_file.dump(samples.estimator(name).model_)
+    data = several(case, good, OF_BYTES) if case.happens(0.1) else changed_model(case, good)
+    use_json_model(case.write("model.pvtree", data[:MAX_FILE]))
+
+
+def changed_model(case: Case, good: bytes) -> bytes:
+    """Another head or other arrays of a model, with the right checksum, so that what it protects is looked at."""
+    start, rest = good[:START], good[START:]
+    n_bytes = int.from_bytes(start[16:24], "little")
+    head, arrays = rest[:n_bytes], rest[n_bytes + -n_bytes % START :]
+    if case.happens(0.5):
+        arrays = several(case, arrays, [flip, *OF_BYTES] if case.happens(0.3) else [flip])
+    else:
+        head = json.dumps(several(case, json.loads(head), [change_document])).encode()
+    rest = head + bytes(-len(head) % START) + arrays
+    checksum = hashlib.sha256(hashlib.sha256(rest).digest()).digest()  # of a file below 16 MB
+    return start[:16] + len(head).to_bytes(8, "little") + checksum + start[56:] + rest
 
 
 def xgboost_model(case: Case, name: str, form: str) -> None:
@@ -81,5 +103,6 @@ KINDS: dict[str, Callable[[Case], None]] = {
         for form, names in (("json", samples.XGBOOST), ("ubj", ["binary", "multiclass", "dart"]))
         for name in names
     },
+    **{f"binary-model-{name}": functools.partial(binary_model, name=name) for name in MODELS},
     **{f"dataset-{name}": functools.partial(dataset, name=name) for name in DATASETS},
 }

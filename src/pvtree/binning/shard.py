@@ -69,7 +69,7 @@ def make_shard(
         thresholds = choose_shared_bins(rows.X, sample, categorical, params.max_bin, team, comm, least)
     else:
         thresholds = choose_own_bins(rows.X, sample, (first, stop), categorical, params.max_bin, team, comm, least)
-    data = bin_rows(rows.X, thresholds, first, stop, team)
+    data = bin_rows(rows.X, thresholds, first, stop, team, params.bins_folder)
     if params.tree_learner == "quantized":
         data, thresholds = coarsen(data, thresholds, sample, params, team, comm)
     return Shard(

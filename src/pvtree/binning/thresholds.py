@@ -11,6 +11,7 @@ import numpy as np
 
 from pvtree.binning.binned_rows import BinnedRows
 from pvtree.binning.bundling import bin_sparse, blocks_of_columns, saves_by_bundles
+from pvtree.binning.mapped_bins import make_bins
 from pvtree.binning.sparse_thresholds import StoredSample, choose_from_stored
 from pvtree.comm.partition import block_starts, column_bounds
 from pvtree.errors import InvalidDataError
@@ -113,8 +114,13 @@ def choose_shared_bins(
     return thresholds
 
 
-def bin_rows(X: np.ndarray | Source, thresholds: Thresholds, first: int, stop: int, team: Team) -> BinnedRows:
-    """Bin all rows of the columns ``first`` to ``stop``, part by part; in each part every block is one thread's."""
+def bin_rows(
+    X: np.ndarray | Source, thresholds: Thresholds, first: int, stop: int, team: Team, folder: str | None = None
+) -> BinnedRows:
+    """Bin all rows of the columns ``first`` to ``stop``, part by part; in each part every block is one thread's.
+
+    Bins are kept in a file of ``folder``, if given. Those of sparse rows, which are few, always stay in memory.
+    """
     source = as_source(X)
     n_rows, n_features = source.shape[0], stop - first
     upper, n_bins = thresholds.upper[first:stop], thresholds.n_bins[first:stop]
@@ -126,7 +132,8 @@ def bin_rows(X: np.ndarray | Source, thresholds: Thresholds, first: int, stop: i
         return bin_sparse(rows, upper, n_bins, is_categorical, 0, team)
     starts = block_starts(n_features, team.n_threads if n_rows * n_features >= LITTLE_WORK else 1)
     n_blocks = len(starts) - 1
-    bins = np.zeros((n_blocks, n_rows * BLOCK), np.uint8)
+    bins = make_bins((n_blocks, n_rows * int(BLOCK)), folder)
+    written = np.asarray(bins)  # kernels know plain arrays only
 
     def bin_blocks(first_block: int, last_block: int, part: int, rows: slice) -> None:
         with source.reading(part) as read:
@@ -137,7 +144,7 @@ def bin_rows(X: np.ndarray | Source, thresholds: Thresholds, first: int, stop: i
                     team.check()
                     bin_columns(
                         at, min(at + ROWS_AT_ONCE, len(matrix)), matrix, columns[0], is_categorical[own], n_bins[own],
-                        upper[own], bins[block, rows],
+                        upper[own], written[block, rows],
                     )  # fmt: skip
 
     for part, (begin, end) in enumerate(pairwise((source.bounds * BLOCK).tolist())):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pvtree.binning.mapped_bins import is_mapped, read_ahead
 from pvtree.growing.ballot_sample import BALLOT_BOUNDARIES, BallotSample
 from pvtree.growing.constraints import NO_CONSTRAINTS, Constraints
 from pvtree.growing.frontier_records import Elected, Items, split_dtype
@@ -185,11 +186,30 @@ class Frontier(GrowingTree):
         self, record: Any, n_families: int, wanted: np.int64, bounds: tuple[np.ndarray, np.ndarray] | None = None
     ) -> None:
         record["n_families"], record["wanted"] = n_families, wanted
+        if is_mapped(self.memory.data.bins):
+            self._evaluate_by_blocks(record, int(n_families), bounds)
+            return
         n_blocks, row_cells = self.memory.arrays["n_blocks"], self.memory.rows.shape[1]
         self.run_on_blocks(
             kernels.evaluate_items, n_blocks * int(n_families), record, self.families, self.nodes, self.memory.best,
             bounds, at_once=1 + INTERRUPTIBLE_CELLS // (1 + row_cells),
         )  # fmt: skip
+
+    def _evaluate_by_blocks(self, record: Any, n_families: int, bounds: tuple[np.ndarray, np.ndarray] | None) -> None:
+        """The same with bins in a file: each thread takes a block for all families, so that a block is read once."""
+        bins, n_blocks, n_threads = self.memory.data.bins, self.memory.arrays["n_blocks"], self.team.n_threads
+
+        def evaluate(start: int, stop: int, first_block: int, scratch: Any) -> None:
+            for i in range(start, stop):
+                item = i % n_families * n_blocks + first_block + i // n_families
+                kernels.evaluate_items(
+                    item, item + 1, record, self.families, self.nodes, self.memory.best, bounds, scratch
+                )
+
+        for first in range(0, n_blocks, n_threads):
+            last = min(first + n_threads, n_blocks)
+            read_ahead(bins, last, last + n_threads)
+            self.run_on_blocks(evaluate, (last - first) * n_families, first, at_once=1)
 
     def _evaluate_families(
         self, record: Any, wanted: np.int64, bounds: tuple[np.ndarray, np.ndarray] | None = None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pvtree.binning.mapped_bins import is_mapped
 from pvtree.comm.partition import column_bounds
 from pvtree.growing.constraints import Constraints
 from pvtree.growing.tree_memory import GrownTree, Rules, TreeMemory
@@ -134,6 +135,8 @@ class GrowingTree:
 
     def mark_sides(self, parents: np.ndarray) -> None:
         """Mark which rows go left, by the bins that this worker has."""
+        if is_mapped(self.memory.data.bins):
+            parents = parents[np.argsort(self.features_of(parents))]  # a block of the file after the other
         self.team.for_blocks(kernels.mark_rows, len(parents), parents, self.record, self.nodes, min_block=1)
 
     def owner_of_split(self, parents: np.ndarray) -> np.ndarray:

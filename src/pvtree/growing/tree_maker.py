@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pvtree.binning.mapped_bins import is_mapped
 from pvtree.binning.shard import Shard
 from pvtree.binning.thresholds import Thresholds
 from pvtree.comm.worker import Worker
@@ -45,7 +46,9 @@ class TreeMaker:
         self.constraints = Constraints.of(params, shard.n_all_features)
         self.grower: Grower | FrontierGrower
         votes_by_sample = strategy.n_ballot_rows(self.n_sampled or shard.n_all_features) > 0
-        if worker.comm.size == 1 and not votes_by_sample:  # all strategies find what the sequential algorithm finds
+        # On one worker all strategies find what the sequential algorithm finds. Bins in a file are better read once for
+        # all open nodes than once for each.
+        if worker.comm.size == 1 and not votes_by_sample and not is_mapped(shard.data.bins):
             self.grower = Grower(
                 self.data, layout, shard.n_rows, params.num_leaves, self.n_sampled, worker.team, self.constraints
             )

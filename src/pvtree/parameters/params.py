@@ -6,6 +6,7 @@ Estimators keep what the user wrote; fit turns it into ``Params``, which is all 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -81,6 +82,7 @@ class Params:
     oob_score: bool = False
     seed: int = 0  # 0 .. 2**63 - 1
     n_threads: int = 1
+    bins_folder: str | None = None  # None = in memory
     verbosity: int = 1
     lambdarank_truncation_level: int = 30
     tree_learner: str = "serial"
@@ -114,6 +116,8 @@ def make_params(values: Mapping[str, Any], n_features: int, **settled: Any) -> P
         chosen["ballot_rows"] = 0
     if chosen.get("boosting_type") == "goss":
         chosen["boosting_type"], chosen["data_sample_strategy"] = "gbdt", "goss"
+    if chosen.get("bins_folder") is not None:
+        chosen["bins_folder"] = os.fspath(chosen["bins_folder"])
     chosen["early_stopping_rounds"] = chosen.get("early_stopping_rounds") or 0
     for name in ("monotone_constraints", "interaction_constraints"):  # may name columns, so only the data settles them
         chosen[name] = settled.get(name, ())

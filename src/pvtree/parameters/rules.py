@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import textwrap
 from collections.abc import Callable, Mapping
@@ -195,6 +196,14 @@ RULES: dict[str, Rule] = BOOSTING_RULES | {
         lambda v: v is None or is_integer(v),
         lambda v: v != 0,
         "int or None",
+    ),
+    "bins_folder": Rule(
+        "A folder for the bins of the training rows, one byte a value, if memory is too small for them. The file there "
+        "has no name and disappears with the training. The model stays the same.",
+        "a folder that can be written to, or None for memory",
+        lambda v: v is None or isinstance(v, str | os.PathLike),
+        lambda v: v is None or str(v) != "",
+        "path or None",
     ),
     "verbosity": integer("How much to print; below 1, only warnings.", -1),
     "early_stopping_rounds": optional(

@@ -23,6 +23,7 @@ Fingerprint = dict[str, Any]  # plain values, which JSON preserves
 # May differ between two runs: they change the speed and the number of trees, but not the trees.
 _FREE = {
     "n_threads",
+    "bins_folder",
     "verbosity",
     "n_workers",
     "n_estimators",

@@ -95,6 +95,7 @@ class GBDTModel(Fitting):
         drop_seed: int | None = None,
         data_random_seed: int | None = None,
         n_jobs: int | None = None,
+        bins_folder: Any = None,
         verbosity: int = 1,
         tree_learner: str = "auto",
         top_k: int | str = 20,

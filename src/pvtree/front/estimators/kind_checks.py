@@ -20,6 +20,12 @@ def check_kinds(values: Mapping[str, Any]) -> None:
             f"tree_learner={values['tree_learner']!r} does not support boosting_type='dart', 'rf' or "
             "num_parallel_tree; leave these out, or use another tree_learner."
         )
+    by_sample = values["tree_learner"] == "voting" and values["ballot_rows"] != "all"
+    if values["bins_folder"] is not None and (by_sample or values["tree_learner"] in SEPARATE_LEARNERS):
+        raise InvalidParameterError(
+            f"bins_folder does not support tree_learner={values['tree_learner']!r}, which needs its bins in memory; "
+            "use tree_learner='exact_voting', or leave bins_folder out."
+        )
     draws = values["subsample_freq"] > 0 and min(_fractions(values)) < 1
     if kind == "rf":
         if values["num_parallel_tree"] > 1:
