@@ -9,6 +9,7 @@ import pytest
 import xgboost
 from scipy import sparse
 
+import pvtree
 import pvtree.as_xgboost as xgb
 from pvtree.errors import InvalidDataError, InvalidParameterError
 
@@ -36,8 +37,9 @@ def test_matrices():
         assert (ours.get_data() != theirs.get_data()).nnz == 0
         assert ours.feature_names == theirs.feature_names
         np.testing.assert_array_equal(ours.get_label(), theirs.get_label())
-        part = ours.slice([1, 5, 7])
-        np.testing.assert_array_equal(part.get_label(), theirs.slice([1, 5, 7]).get_label())
+        part = ours.slice([7, 1, 5])  # in this order
+        np.testing.assert_array_equal(part.get_label(), theirs.slice([7, 1, 5]).get_label())
+        assert (part.get_data() != theirs.slice([7, 1, 5]).get_data()).nnz == 0
     marked = np.where(np.isnan(X), -9, X)
     assert xgb.DMatrix(marked, missing=-9).num_nonmissing() == xgboost.DMatrix(marked, missing=-9).num_nonmissing()
     with_info = xgb.DMatrix(X)
@@ -221,6 +223,14 @@ def test_the_callbacks_of_xgboost(tmp_path, capsys):
     listed = xgb.train(PARAMS, data, 3, callbacks=[xgb.callback.LearningRateScheduler(rates)])
     called = xgb.train(PARAMS, data, 3, callbacks=[xgb.callback.LearningRateScheduler(lambda i: rates[i])])
     assert listed.model_ == called.model_ != xgb.train(PARAMS, data, 3).model_
+    # A rate counts from the next iteration on: the first one has that of the parameters, the last rate has no effect.
+    reset = [pvtree.reset_parameter(learning_rate=[PARAMS.get("eta", 0.3), 0.3, 0.2])]
+    assert listed.model_ == xgb.train(PARAMS, data, 3, callbacks=reset).model_
+    theirs = xgboost.train({**PARAMS, "eta": 0.0}, xgboost.DMatrix(X, Y), 2,
+                           callbacks=[xgboost.callback.LearningRateScheduler([0.5, 0.5])])  # fmt: skip
+    ours = xgb.train({**PARAMS, "eta": 0.0}, data, 2, callbacks=[xgb.callback.LearningRateScheduler([0.5, 0.5])])
+    for each, rows in ((theirs, xgboost.DMatrix(X)), (ours, data)):
+        assert np.ptp(each[:1].predict(rows)) == 0 < np.ptp(each.predict(rows))
     checkpoint = xgb.callback.TrainingCheckPoint(tmp_path, name="part", interval=2)
     xgb.train(PARAMS, data, 5, callbacks=[checkpoint])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["part_0.ubj", "part_2.ubj", "part_4.ubj"]
@@ -247,7 +257,7 @@ def test_estimators():
     fitted = xgb.XGBModel(objective="binary:logistic", n_estimators=3).fit(X, Y)
     theirs = xgboost.XGBModel(objective="binary:logistic", n_estimators=3).fit(X, Y)
     assert fitted.predict(X).shape == theirs.predict(X).shape
-    assert isinstance(xgb.XGBRegressor(), xgb.XGBModel.__mro__[1])
+    assert all(issubclass(each, xgb.XGBModel) for each in (xgb.XGBRegressor, xgb.XGBRFClassifier, xgb.XGBRanker))
     assert xgb.XGBRegressor(max_depth=4).get_xgb_params()["max_depth"] == 4
     assert "n_estimators" not in xgb.XGBRegressor().get_xgb_params()
     classes = xgb.XGBClassifier(n_estimators=2).fit(X, Y)

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from pvtree.as_xgboost.config import described
-from pvtree.as_xgboost.dumps import dumps, importances, table
+from pvtree.as_xgboost.dumps import dumps, importances, mapped, table
 from pvtree.as_xgboost.family import FAMILY, numbers_of
 from pvtree.as_xgboost.matrix import DMatrix
 from pvtree.as_xgboost.results import METRIC_NAMES, as_margin, trees_of
@@ -20,9 +20,9 @@ from pvtree.front.functional import Booster as LightGBMBooster
 from pvtree.front.functional import Dataset
 from pvtree.front.functional.booster_steps import metrics_of, one_more
 from pvtree.front.functional.predict_arguments import OF_XGBOOST, check_others
-from pvtree.model.any_file import read_with_attributes, save_as_named
+from pvtree.model.any_file import read_whole, save_as_named
 from pvtree.model.export_xgboost import dump
-from pvtree.model.import_xgboost import parse_with_attributes
+from pvtree.model.import_xgboost import parse_whole
 from pvtree.model.model import Model
 from pvtree.model.predict_options import PredictOptions
 from pvtree.model.prediction_kinds import finished
@@ -44,7 +44,7 @@ class Booster(LightGBMBooster):
     """
 
     def __init__(self, params: Any = None, cache: Any = None, model_file: Any = None) -> None:
-        self.params = numbers_of(dict(params or {}))
+        self.params = numbers_of(params or {})
         self.evals_result = {}
         self._attributes: dict[str, str] = {}
         self._keep_rows(cache[0] if cache else None, [], None)
@@ -74,8 +74,9 @@ class Booster(LightGBMBooster):
         return super().__getattr__(name)
 
     @classmethod
-    def _with_model(cls, model: Model) -> Booster:
+    def _with_model(cls, model: Model, attributes: dict[str, str] | None = None) -> Booster:
         booster = Booster()
+        booster._attributes = {} if attributes is None else attributes
         booster.model_ = model
         return booster
 
@@ -207,7 +208,7 @@ class Booster(LightGBMBooster):
 
     def save_model(self, fname: Any) -> None:  # type: ignore[override]
         """Write XGBoost's JSON or UBJSON if the name ends with .json or .ubj, else a model file of pvtree."""
-        save_as_named(self.model_, fname, self._kept())
+        save_as_named(self.model_, fname, self._kept(), self.params.get("objective"))
 
     def _kept(self) -> dict[str, str]:
         """What XGBoost's files keep beside the model."""
@@ -218,9 +219,11 @@ class Booster(LightGBMBooster):
     def load_model(self, fname: Any) -> None:
         """Read a model file of pvtree or XGBoost, or the bytes of ``save_raw``."""
         if isinstance(fname, bytes | bytearray):
-            self.model_, self._attributes = parse_with_attributes(bytes(fname), "these bytes")
+            self.model_, self._attributes, objective = parse_whole(bytes(fname), "these bytes")
         else:
-            self.model_, self._attributes = read_with_attributes(fname)
+            self.model_, self._attributes, objective = read_whole(fname)
+        if objective == "multi:softmax":
+            self.params["objective"] = objective  # predict gives classes
         self._forget_best()
         if (best := self._attributes.get("best_iteration", "")).isdecimal():
             self.best_iteration = int(best)
@@ -229,7 +232,7 @@ class Booster(LightGBMBooster):
         """The content of XGBoost's model file, "ubj" or "json"."""
         if raw_format not in ("ubj", "json"):
             raise InvalidParameterError(f"raw_format={raw_format!r} is unknown; use 'ubj' or 'json'.")
-        return bytearray(dump(self.model_, raw_format, self._kept()))
+        return bytearray(dump(self.model_, raw_format, self._kept(), self.params.get("objective")))
 
     def save_config(self) -> str:
         """The parameters as JSON."""
@@ -282,8 +285,10 @@ class Booster(LightGBMBooster):
     def feature_names(self, names: Any) -> None:
         self.model_ = replace(self.model_, feature_names=None if names is None else tuple(names))
 
-    def _names(self) -> list[str]:
-        return self.model_.column_names("f{}")
+    def _names(self, fmap: str | os.PathLike[str] = "") -> list[str]:
+        """The names of the columns, or those that a feature map gives them."""
+        names = self.model_.column_names("f{}")
+        return names if not os.fspath(fmap) else mapped(names, fmap)
 
     def __getitem__(self, part: Any) -> Booster:
         """The iterations of a slice, or one iteration."""
@@ -318,7 +323,7 @@ class Booster(LightGBMBooster):
         self, feature: str, fmap: str = "", bins: int | None = None, as_pandas: bool = True
     ) -> Any:
         """How often each value splits a feature: the columns SplitValue and Count; empty for an unknown feature."""
-        names = self._names()
+        names = self._names(fmap)
         values = thresholds_of(self.model_, names.index(feature)) if feature in names else np.empty(0)
         if len(values):
             n_bins = max(len(np.unique(values)), 1)
@@ -336,7 +341,7 @@ class Booster(LightGBMBooster):
 
     def get_dump(self, fmap: str = "", with_stats: bool = False, dump_format: str = "text") -> list[str]:
         """One text per tree, in the form "text", "json" or "dot"."""
-        return dumps(self.model_, self._names(), with_stats, dump_format)
+        return dumps(self.model_, self._names(fmap), with_stats, dump_format)
 
     def dump_model(  # type: ignore[override]
         self, fout: str | os.PathLike[str], fmap: str = "", with_stats: bool = False, dump_format: str = "text"
@@ -351,7 +356,7 @@ class Booster(LightGBMBooster):
 
     def trees_to_dataframe(self, fmap: str = "") -> Any:
         """A DataFrame with a row for each node, with XGBoost's columns."""
-        return table(self.model_, self._names())
+        return table(self.model_, self._names(fmap))
 
     def get_fscore(self, fmap: str = "") -> Mapping[str, float]:
         """The number of splits on each feature that splits, by name."""
@@ -368,5 +373,5 @@ class Booster(LightGBMBooster):
             raise InvalidParameterError(
                 f"importance_type={importance_type!r} is unknown; use one of {', '.join(map(repr, kinds))}."
             )
-        names = self._names()
+        names = self._names(fmap)
         return {names[j]: float(kinds[importance_type][j]) for j in np.flatnonzero(kinds["weight"])}

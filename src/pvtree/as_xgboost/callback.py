@@ -110,12 +110,12 @@ class _Watching(early_stopping):
 
 
 class LearningRateScheduler(TrainingCallback):
-    """Change the learning rate before every iteration.
+    """Change the learning rate after every iteration, as XGBoost does: the first one has the rate of the parameters.
 
     Parameters
     ----------
     learning_rates : callable or list of float
-        A function of the iteration's number, counted from 0, or one value per iteration.
+        A function of the number of the iteration that has ended, counted from 0, or one value per iteration.
     """
 
     def __init__(self, learning_rates: Callable[[int], float] | Sequence[float]) -> None:
@@ -123,7 +123,7 @@ class LearningRateScheduler(TrainingCallback):
             raise InvalidTypeError("learning_rates must be a function or a list of numbers.")
         self.learning_rates = learning_rates if callable(learning_rates) else list(learning_rates).__getitem__
 
-    def before_iteration(self, model: Any, epoch: int, evals_log: EvalsLog) -> bool:
+    def after_iteration(self, model: Any, epoch: int, evals_log: EvalsLog) -> bool:
         model.set_param("learning_rate", self.learning_rates(epoch))
         return False
 

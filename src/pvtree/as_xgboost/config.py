@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from pvtree.as_xgboost.results import METRIC_NAMES
 from pvtree.errors import InvalidParameterError
+from pvtree.front.estimators.eval_arguments import listed_metrics
 
 if TYPE_CHECKING:
     from pvtree.model.model import Model
@@ -54,7 +56,7 @@ def described(params: Mapping[str, Any], model: Model | None) -> dict[str, Any]:
         "gradient_booster": {
             "name": "gbtree",
             "gbtree_model_param": {
-                "num_parallel_tree": "1",
+                "num_parallel_tree": str(1 if model is None else model.n_parallel_trees),
                 "num_trees": str(0 if model is None else len(model.trees)),
             },
             "gbtree_train_param": {"tree_method": texts.get("tree_method", "auto"), "process_type": "default"},
@@ -66,6 +68,8 @@ def described(params: Mapping[str, Any], model: Model | None) -> dict[str, Any]:
             "num_feature": str(0 if model is None else model.n_features),
             "num_target": "1",
         },
+        "metrics": [{"name": METRIC_NAMES.get(name, name)} for name in listed_metrics(params.get("eval_metric")) or ()
+                    if isinstance(name, str)],
         "objective": {"name": texts.get("objective", "" if model is None else model.objective)},
     }
 

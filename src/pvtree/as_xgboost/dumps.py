@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,6 +14,24 @@ from pvtree.model.export_xgboost import xgboost_trees
 from pvtree.model.model import Model
 
 COLUMNS = ("Tree", "Node", "ID", "Feature", "Split", "Yes", "No", "Missing", "Gain", "Cover", "Category")
+
+
+def mapped(names: Sequence[str], fmap: str | os.PathLike[str]) -> list[str]:
+    """The names with those of XGBoost's feature map: lines of a column's number, its name and its type."""
+    found = list(names)
+    try:
+        with open(fmap, encoding="utf-8") as file:
+            for line in file:
+                number, name, _ = line.split()
+                found[int(number)] = name
+    except OSError as error:
+        raise InvalidParameterError(f"The feature map {os.fspath(fmap)!r} cannot be read: {error.strerror}.") from error
+    except (ValueError, IndexError):
+        raise InvalidParameterError(
+            f"The feature map {os.fspath(fmap)!r} is not one of this model; each line holds the number of a column, its "
+            "name and its type."
+        ) from None
+    return found
 
 
 def dumps(model: Model, names: Sequence[str], with_stats: bool, form: str) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import json
 from collections.abc import Callable, Mapping
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -28,6 +29,7 @@ from pvtree.training.callbacks import EvalResult, early_stopping
 if TYPE_CHECKING:
     from pvtree.as_xgboost.booster import Booster
 
+_KIND = "scikit_learn"  # the attribute of XGBoost's files that names the kind of estimator
 DEFAULTS: dict[str, Any] = {
     "learning_rate": 0.3,
     "num_leaves": -1,
@@ -74,20 +76,22 @@ class AsXGBoost:
         "tree_method": ("hist", "auto", "exact", "approx"),  # with a warning
         "callbacks": ANY_VALUE,
         "missing": ANY_VALUE,
+        "updater": ANY_VALUE,  # with a warning
         "feature_types": ANY_VALUE,
     }
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         if cls.__module__.startswith("pvtree."):  # a user's subclass has these defaults already
-            cls._rules = {**cls._rules, "importance_type": IMPORTANCE}  # type: ignore[attr-defined]
-            ours = inspect.signature(cls.__init__)
+            trainer: Any = cls.__bases__[-1]  # XGBModel comes first and knows no parameters of rankings
+            cls._rules = {**trainer._rules, "importance_type": IMPORTANCE}  # type: ignore[attr-defined]
+            own_init = trainer.__init__
+            ours = inspect.signature(own_init)
             changed = DEFAULTS | cls._own_defaults
             theirs = [p.replace(default=changed.get(p.name, p.default)) for p in ours.parameters.values()]
             defaults = {p.name: p.default for p in theirs[1:]}
-            make = cls.__init__
 
             def __init__(self: Any, **given: Any) -> None:
-                make(self, **(defaults | given))
+                own_init(self, **(defaults | given))
 
             __init__.__signature__ = ours.replace(parameters=theirs)  # type: ignore[attr-defined]
             cls.__init__ = takes_other_names(__init__)  # type: ignore[method-assign]
@@ -248,9 +252,7 @@ class AsXGBoost:
     def _idle_parameters(self, values: dict[str, Any]) -> list[str]:
         sentences: list[str] = super()._idle_parameters(values)  # type: ignore[misc]
         method = self.get_params().get("tree_method")  # type: ignore[attr-defined]
-        if method in ("exact", "approx"):
-            sentences.append(f"tree_method={method!r} is taken as 'hist', which is the only one here.")
-        return sentences
+        return sentences + other_methods({"tree_method": method, "updater": others(self).get("updater")})  # type: ignore[arg-type]
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters by name; tree_method is None unless it was set."""
@@ -316,7 +318,10 @@ class AsXGBoost:
 
     def save_model(self, fname: Any) -> None:
         """Write XGBoost's JSON or UBJSON if the name ends with .json or .ubj, else a model file of pvtree."""
-        self.get_booster().save_model(fname)
+        booster = self.get_booster()
+        if (kind := getattr(type(self), "_estimator_type", None)) is not None:
+            booster.set_attr(**{_KIND: json.dumps({"_estimator_type": kind})})
+        booster.save_model(fname)
 
     def load_model(self, fname: Any) -> None:
         """Read a model of pvtree or XGBoost, to predict with it."""
@@ -324,9 +329,13 @@ class AsXGBoost:
 
         booster = Booster(model_file=fname)
         kind, target = getattr(type(self), "_estimator_type", None), LOSSES.get(booster.model_.objective)
-        if kind == "regressor" and target is not None and target.target == "class":
+        saved_as = _saved_kind(booster.attr(_KIND))
+        if saved_as is None and kind == "regressor" and target is not None and target.target == "class":
+            saved_as = "classifier"
+        if saved_as is not None and saved_as != kind:
             raise InvalidTypeError(
-                f"The model is one of classes; load it with XGBClassifier instead of {type(self).__name__}."
+                f"The model was saved by a {saved_as}; load it with XGB{saved_as.capitalize()} instead of "
+                f"{type(self).__name__}."
             )
         restored(self, booster.model_)  # type: ignore[arg-type]
         best = booster.attr("best_iteration")
@@ -335,15 +344,15 @@ class AsXGBoost:
             self.best_score_ = {"": {"": float(booster.attr("best_score") or "nan")}}
 
 
-class XGBRegressor(AsXGBoost, GBDTRegressor):  # type: ignore[misc]
+class XGBModel(AsXGBoost, GBDTModel):  # type: ignore[misc]
+    """``GBDTModel`` with XGBoost's defaults: trains the task that ``objective`` names. The base of the others."""
+
+
+class XGBRegressor(XGBModel, GBDTRegressor):  # type: ignore[misc]
     """``GBDTRegressor`` with XGBoost's defaults."""
 
     _default_metric = "rmse"
     _estimator_type = "regressor"
-
-
-class XGBModel(AsXGBoost, GBDTModel):  # type: ignore[misc]
-    """``GBDTModel`` with XGBoost's defaults: trains the task that ``objective`` names."""
 
 
 class OwnObjective(XGBRegressor):
@@ -352,7 +361,7 @@ class OwnObjective(XGBRegressor):
     _metric_objective = "custom"
 
 
-class XGBClassifier(AsXGBoost, GBDTClassifier):  # type: ignore[misc]
+class XGBClassifier(XGBModel, GBDTClassifier):  # type: ignore[misc]
     """``GBDTClassifier`` with XGBoost's defaults."""
 
     _estimator_type = "classifier"
@@ -371,6 +380,25 @@ def _of_number(metric: Callable[..., Any]) -> Callable[..., Any]:
         return (metric.__name__, result, False) if isinstance(result, Real) else result
 
     return named
+
+
+def _saved_kind(text: str | None) -> str | None:
+    """Whether a classifier, a regressor or a ranker saved the model; None if a Booster did."""
+    try:
+        kind = json.loads(text or "null")["_estimator_type"]
+    except (ValueError, TypeError, KeyError):
+        return None
+    return kind if kind in ("classifier", "regressor", "ranker") else None
+
+
+def other_methods(params: Mapping[str, Any]) -> list[str]:
+    """What to say about ways of growing trees that are not here."""
+    method, updater = params.get("tree_method"), params.get("updater")
+    return [
+        f"{name}={value!r} is taken as 'hist', which is the only one here."
+        for name, value in (("tree_method", method), ("updater", updater))
+        if value is not None and value not in ("hist", "auto", "grow_quantile_histmaker")
+    ]
 
 
 def _framed(X: Any) -> Any:

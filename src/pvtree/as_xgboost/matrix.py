@@ -11,6 +11,7 @@ import numpy as np
 
 from pvtree.errors import InvalidDataError, InvalidParameterError
 from pvtree.front.functional import Dataset
+from pvtree.front.functional.dataset import row_numbers
 from pvtree.front.functional.dataset_columns import as_column
 from pvtree.reading.pandas_columns import is_frame
 from pvtree.reading.tables import is_sparse
@@ -173,7 +174,10 @@ class DMatrix(Dataset):
         if is_sparse(self.data):
             rows = self.data.tocsr().astype(np.float32)
         else:
-            dense = np.asarray(self.data.apply(_codes) if is_frame(self.data) else self.data, np.float64)
+            dense = self.data
+            if is_frame(dense):
+                dense = dense.apply(_codes).to_numpy(np.float64, na_value=np.nan)
+            dense = np.asarray(dense, np.float64)
             kept = ~np.isnan(dense)
             indptr = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
             rows = csr_matrix((dense[kept].astype(np.float32), np.nonzero(kept)[1], indptr), shape=dense.shape)
@@ -184,11 +188,10 @@ class DMatrix(Dataset):
         return rows
 
     def slice(self, rindex: Any, allow_groups: bool = False) -> DMatrix:
-        """A DMatrix of some rows, by number."""
+        """A DMatrix of some rows, by number or as a mask, in the order of ``rindex``."""
         if not allow_groups and (self.group is not None or self.qid is not None):
             raise InvalidParameterError("slice does not support queries; pass allow_groups=True to keep them.")
-        rows = np.asarray(rindex)
-        part = Dataset.subset(self, rows)
+        part = self._part(row_numbers(rindex, self.num_data()))
         made = DMatrix.__new__(type(self) if type(self) is DMatrix else DMatrix)
         made.__dict__.update(part.__dict__)
         made._types = self._types

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from pvtree.as_xgboost.estimators import AsXGBoost
+from pvtree.as_xgboost.estimators import XGBModel
 from pvtree.errors import InvalidDataError
 from pvtree.front.estimators import GBDTRanker
 from pvtree.front.estimators.eval_arguments import one_each, paired, set_pairs
@@ -14,7 +14,7 @@ from pvtree.reading.tables import Table
 from pvtree.reading.targets import read_queries
 
 
-class XGBRanker(AsXGBoost, GBDTRanker):  # type: ignore[misc]
+class XGBRanker(XGBModel, GBDTRanker):  # type: ignore[misc]
     """``GBDTRanker`` with XGBoost's defaults."""
 
     _estimator_type = "ranker"
@@ -74,14 +74,20 @@ class XGBRanker(AsXGBoost, GBDTRanker):  # type: ignore[misc]
         )  # fmt: skip
 
     def score(self, X: Any, y: Any) -> float:
-        """The NDCG of ``predict(X)``, whose column ``qid`` holds the queries; all rows are one query without it."""
+        """The last metric of ``eval_metric``, or NDCG, of ``predict(X)``.
+
+        The column ``qid`` of X holds the queries; all rows are one query without it.
+        """
         from pvtree.objectives.metrics import get_metric
 
+        last = (self._own_metrics() or ["ndcg"])[-1]
+        if callable(last):
+            return float(last(np.asarray(y), self.predict(X))[1])
         n_rows = len(np.asarray(y))
         qid = np.asarray(X["qid"]) if _has_queries(X) else np.zeros(n_rows, np.int64)
         queries = read_queries(None, qid, n_rows)
         sizes = np.array([n_rows]) if queries is None else queries.sizes
-        metric = get_metric("ndcg@32", "lambdarank")
+        metric = get_metric(f"{last}@32" if last in ("ndcg", "map", "pre") else last, self._task(2))
         return float(metric(np.asarray(y, np.float64), np.ascontiguousarray(self._raw(X).T), None, sizes))
 
     def _features(self, X: Any) -> Any:

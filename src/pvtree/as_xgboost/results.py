@@ -22,6 +22,9 @@ METRIC_NAMES = {
     "poisson": "poisson-nloglik",
     "gamma": "gamma-nloglik",
     "gamma_deviance": "gamma-deviance",
+    "ndcg@32": "ndcg",  # the default rank is not part of the name
+    "map@32": "map",
+    "pre@32": "pre",
 }
 
 

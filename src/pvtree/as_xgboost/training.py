@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from pvtree.as_xgboost.booster import Booster
-from pvtree.as_xgboost.callback import EarlyStopping, EvaluationMonitor, TrainingCallback, adapted
+from pvtree.as_xgboost.callback import (
+    EarlyStopping,
+    EvaluationMonitor,
+    LearningRateScheduler,
+    TrainingCallback,
+    adapted,
+)
 from pvtree.as_xgboost.estimators import XGBRegressor
 from pvtree.as_xgboost.family import FAMILY, numbers_of, warn_of_method
+from pvtree.as_xgboost.matrix import DMatrix
 from pvtree.as_xgboost.results import METRIC_NAMES, best_iteration, last_score, renamed
 from pvtree.front.functional import Dataset
 from pvtree.front.functional.booster_steps import empty_model
@@ -78,20 +86,26 @@ def train(
     for each in theirs:
         each.before_training(Booster(values))
     scale = parsed.estimator._hessian_scale(parsed.n_classes)
+    attributes: dict[str, str] = {}  # what callbacks set stays with the model
     estimator = run(
         parsed, dtrain, sets, names, custom_metric, xgb_model=xgb_model,
-        callbacks=adapted(callbacks, scale, Booster._with_model), **where,
+        callbacks=adapted(callbacks, scale, partial(Booster._with_model, attributes=attributes)), **where,
     )  # fmt: skip
     if evals_result is not None:
         evals_result.clear()
         evals_result.update(renamed(estimator.evals_result_))
     booster = Booster.of(estimator, values)
+    booster._attributes = attributes
     if estimator.best_iteration_:
         booster.best_iteration = best_iteration(estimator.best_iteration_)
         booster.best_score = last_score(estimator.best_score_)  # type: ignore[assignment]
     for each in theirs:
         booster = each.after_training(booster)
     return booster
+
+
+def _rows_of(rows: Dataset, numbers: Any) -> Dataset:
+    return rows.slice(numbers, allow_groups=True) if isinstance(rows, DMatrix) else rows.subset(numbers)
 
 
 class Fold(NamedTuple):
@@ -171,21 +185,23 @@ def cv(
         values = {name: value for name, value in values.items() if name not in ("eval_metric", "metric")}
         values["eval_metric"] = asked
     parsed = read_params(values, FAMILY, n_estimators=num_boost_round)
-    before = [each for each in adapted(callbacks, 1.0, Booster._with_model) if each.before_iteration]
+    schedulers = [each for each in callbacks or [] if isinstance(each, LearningRateScheduler)]
+    watching = [each for each in callbacks or [] if each not in schedulers]
+    in_folds = [each for each in adapted(watching, 1.0, Booster._with_model) if each.before_iteration]
+    in_folds += adapted(schedulers, parsed.estimator._hessian_scale(parsed.n_classes), Booster._with_model)
     histories, parts = [], []
     for chosen, held in make_folds(parsed, dtrain, folds, nfold, stratified, shuffle, seed):
-        train_part, valid_part, own = dtrain.subset(chosen), dtrain.subset(held), values
+        train_part, valid_part, own = _rows_of(dtrain, chosen), _rows_of(dtrain, held), values
         if fpreproc is not None:
             train_part, valid_part, own = fpreproc(train_part, valid_part, dict(values))
         fold = read_params(own, FAMILY, n_estimators=num_boost_round)
         if fold.metrics is None and fold.task == "regression":
             fold = replace(fold, metrics=[XGBRegressor._default_metric])
-        _, history = train_fold(fold, train_part, valid_part, custom_metric, None, before, True)
+        _, history = train_fold(fold, train_part, valid_part, custom_metric, None, in_folds, True)
         histories.append(history)
         parts.append(Fold(train_part, valid_part))
     means = [mean_of_folds(results) for results in zip(*histories, strict=True)]
     means = [[("test" if row[0] == "valid" else row[0], *row[1:]) for row in rows] for rows in means]
-    watching = list(callbacks or [])
     if early_stopping_rounds:
         watching.append(EarlyStopping(rounds=early_stopping_rounds, data_name="test", maximize=maximize))
     if verbose_eval:

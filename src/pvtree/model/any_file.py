@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from pvtree.model.model import Model
 from pvtree.parameters.paths import checked_path
+
+if TYPE_CHECKING:
+    from pvtree.model.import_xgboost import ReadModel
 
 _LIGHTGBM_BEGINS = b"tree"  # the first line of LightGBM's text models
 _HEAD_BYTES = 64
@@ -26,9 +30,9 @@ def read_any(path: str | os.PathLike[str]) -> Model:
     return Model.load(path)
 
 
-def read_with_attributes(path: str | os.PathLike[str]) -> tuple[Model, dict[str, str]]:
-    """The model, and the attributes that a file of XGBoost's holds beside it."""
-    from pvtree.model.import_xgboost import parse_with_attributes
+def read_whole(path: str | os.PathLike[str]) -> ReadModel:
+    """The model, and what a file of XGBoost's holds beside it."""
+    from pvtree.model.import_xgboost import ReadModel, parse_whole
 
     try:
         with open(path, "rb") as file:
@@ -36,22 +40,24 @@ def read_with_attributes(path: str | os.PathLike[str]) -> tuple[Model, dict[str,
     except OSError:
         data = b""
     if _is_xgboost(data[:_HEAD_BYTES]):
-        return parse_with_attributes(data, f"XGBoost's model file {os.fspath(path)!r}")
-    return read_any(path), {}
+        return parse_whole(data, f"XGBoost's model file {os.fspath(path)!r}")
+    return ReadModel(read_any(path))
 
 
-def save_as_named(model: Model, path: str | os.PathLike[str], attributes: Mapping[str, str] | None = None) -> None:
+def save_as_named(
+    model: Model, path: str | os.PathLike[str], attributes: Mapping[str, str] | None = None, objective: Any = None
+) -> None:
     """Write XGBoost's format if the name ends with .json or .ubj, as XGBoost's users expect, else pvtree's.
 
     A model that XGBoost's format cannot hold, with categories or classes other than 0, 1, ..., is written in pvtree's,
-    without the ``attributes``, which are texts.
+    without the ``attributes``, which are texts. ``objective`` is the one that was trained, by XGBoost's name.
     """
     has_numbers = model.classes is None or list(model.classes) == list(range(len(model.classes)))
     is_plain = has_numbers and not model.categories and model.ensemble == "gbdt"
     if is_plain and os.fspath(path).endswith((".json", ".ubj")):
         from pvtree.model import export_xgboost
 
-        export_xgboost.write(model, path, attributes)
+        export_xgboost.write(model, path, attributes, objective)
     else:
         model.save(path)
 

@@ -40,15 +40,24 @@ OBJECTIVES = {
 }
 
 
-def write(model: Model, path: str | os.PathLike[str], attributes: Mapping[str, str] | None = None) -> None:
+def write(
+    model: Model, path: str | os.PathLike[str], attributes: Mapping[str, str] | None = None, objective: Any = None
+) -> None:
     """Replace the file at ``path``: UBJSON if its name ends with .ubj, JSON otherwise."""
     is_binary = os.fspath(path).endswith(".ubj")
-    write_bytes(path, dump(model, "ubj" if is_binary else "json", attributes), "XGBoost's model file")
+    write_bytes(path, dump(model, "ubj" if is_binary else "json", attributes, objective), "XGBoost's model file")
 
 
-def dump(model: Model, form: str = "json", attributes: Mapping[str, str] | None = None) -> bytes:
-    """The content of such a file; ``attributes`` are texts that it holds beside the model."""
+def dump(
+    model: Model, form: str = "json", attributes: Mapping[str, str] | None = None, objective: Any = None
+) -> bytes:
+    """The content of such a file; ``attributes`` are texts that it holds beside the model.
+
+    With the ``objective`` "multi:softmax", XGBoost predicts classes instead of probabilities.
+    """
     document = _document(model)
+    if objective == "multi:softmax" and model.objective == "multiclass":
+        document["learner"]["objective"]["name"] = objective
     document["learner"]["attributes"] = dict(attributes or {})
     if form == "ubj":
         return encode(document)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,18 +41,27 @@ def read(path: str | os.PathLike[str]) -> Model:
     return parse(data, name)
 
 
+class ReadModel(NamedTuple):
+    """A model, and what a file of XGBoost's holds beside it."""
+
+    model: Model
+    attributes: dict[str, str] = {}
+    objective: str | None = None  # XGBoost's name
+
+
 def parse(data: bytes, name: str) -> Model:
     """The model in JSON or UBJSON, or a ModelFileError that begins with ``name``."""
-    return parse_with_attributes(data, name)[0]
+    return parse_whole(data, name).model
 
 
-def parse_with_attributes(data: bytes, name: str) -> tuple[Model, dict[str, str]]:
-    """The model, and the texts that are kept beside it."""
+def parse_whole(data: bytes, name: str) -> ReadModel:
+    """The model, the texts that are kept beside it and its objective."""
     try:
         document = _document(data)
         model = _model(document)
         found = _dict(document["learner"].get("attributes", {}), "the attributes")
-        return model, {key: value for key, value in found.items() if isinstance(key, str) and isinstance(value, str)}
+        texts = {key: value for key, value in found.items() if isinstance(key, str) and isinstance(value, str)}
+        return ReadModel(model, texts, document["learner"]["objective"]["name"])
     except Refused as refusal:
         reason, remedy = refusal.args
         raise ModelFileError(f"{name} cannot be used ({reason}); {remedy or _REMEDY}.") from None

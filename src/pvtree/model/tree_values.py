@@ -61,7 +61,7 @@ def thresholds_of(model: Model, feature: int) -> np.ndarray:
         own = tree.feature == feature
         if (tree.cat_set[own] >= 0).any():
             raise InvalidDataError(
-                "Cannot compute split value histogram for the categorical feature, which has no thresholds; use "
+                "Cannot compute split value histogram for the categorical feature, which doesn't have thresholds; use "
                 "a numeric one."
             )
         found.append(tree.threshold[own])

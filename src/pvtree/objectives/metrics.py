@@ -65,6 +65,13 @@ def _errors_at(threshold: float, y: np.ndarray, scores: np.ndarray, weight: Mayb
     return ((positive > threshold) != (y > 0.5)).astype(np.float64), weight
 
 
+def _errors_of_values(
+    objective: str, threshold: float, y: np.ndarray, scores: np.ndarray, weight: MaybeArray, _group: MaybeArray
+) -> Term:
+    """The same for predictions that are values: labels are 0 and 1, or are compared with a half like them."""
+    return ((scores_under("identity", objective, scores) > threshold) != (y > 0.5)).astype(np.float64), weight
+
+
 def _errors_at_k(k: int, y: np.ndarray, scores: np.ndarray, weight: MaybeArray, _group: MaybeArray) -> Term:
     """1 where the true class is not among the k with the highest scores; a tie counts against it."""
     own = scores[y.astype(np.intp), np.arange(y.size)]
@@ -123,6 +130,7 @@ def _regression(objective: str, constants: Mapping[str, float]) -> dict[str, Met
         "rmse": Mean("rmse", False, squared, math.sqrt),
         "l1": Mean("l1", False, absolute),
         "r2": R2("r2", True, objective),
+        "binary_error": Mean("binary_error", False, partial(_errors_of_values, objective, 0.5)),
     }
     for name, kind in ROW_METRICS.items():
         own[name] = Mean(name, False, bound_terms(name, objective, constants), kind.finish)
@@ -164,6 +172,7 @@ BY_OBJECTIVE: dict[str, dict[str, Metric]] = {
     "cox": {"cox-nloglik": CoxLikelihood("cox-nloglik", False)},
 }
 RANKED = (*losses_of("relevance"), "custom")  # objectives with metrics at ranks
+OF_CHANCES = ("binary", "hinge", "classification", "custom")  # error@t compares the second class's probability with t
 # An alias stands for the first candidate that the objective has, so "logloss" suits any number of classes.
 ALIASES = {
     "mse": ("l2",),
@@ -265,7 +274,8 @@ def _find(name: str, family: str, known: Mapping[str, Metric], gains: Sequence[f
         if word == "multi_error" and word in known and re.fullmatch("[1-9][0-9]{0,8}", at):
             return Mean(candidate, False, partial(_errors_at_k, int(at)))
         if candidate.startswith("error@") and "binary_error" in known and re.fullmatch(r"0?\.[0-9]{1,15}", at):
-            return Mean(candidate, False, partial(_errors_at, float(at)))
+            terms = partial(_errors_at, float(at)) if family in OF_CHANCES else partial(_errors_of_values, family, float(at))
+            return Mean(candidate, False, terms)
         if candidate.startswith("tweedie-nloglik@") and "tweedie" in known and re.fullmatch(r"1\.[0-9]{1,15}", at):
             terms = bound_terms("tweedie", family, {"tweedie_variance_power": float(at)})
             return Mean(candidate, False, terms)

@@ -125,7 +125,10 @@ class Dataset:
 
         The rows of a query must stay adjacent.
         """
-        rows = _numbers(used_indices, self.num_data())
+        return self._part(np.sort(row_numbers(used_indices, self.num_data())), params)
+
+    def _part(self, rows: np.ndarray, params: dict[str, Any] | None = None) -> Dataset:
+        """A Dataset of these rows, in this order."""
         part = Dataset(
             _rows(self.data, rows),
             _rows(self.label, rows),
@@ -317,8 +320,8 @@ def _as_array(data: Any) -> Any:
     return np.asarray(data) if isinstance(data, list | tuple) else data
 
 
-def _numbers(used_indices: Any, n_rows: int) -> np.ndarray:
-    """The row numbers in ascending order."""
+def row_numbers(used_indices: Any, n_rows: int) -> np.ndarray:
+    """The numbers of rows that are given by number or as a mask."""
     given = np.asarray(used_indices)
     if given.dtype == bool and given.shape == (n_rows,):
         return np.flatnonzero(given)
@@ -327,7 +330,7 @@ def _numbers(used_indices: Any, n_rows: int) -> np.ndarray:
             f"used_indices must be row numbers from 0 to {n_rows - 1} or a mask of all {n_rows} rows; pass a list of "
             "integers."
         )
-    return np.sort(given).astype(np.int64)
+    return given.astype(np.int64)
 
 
 def _rows(values: Any, rows: np.ndarray) -> Any:

@@ -29,6 +29,7 @@ class Family:
     classifier: Callable[..., Any]
     ranker: Callable[..., Any]
     own_objective: Callable[..., Any]
+    eval_at: tuple[int, ...] = (1, 2, 3, 4, 5)  # the ranks of ndcg and map, if none are given
 
     def of(self, task: str, n_classes: int) -> Callable[..., Any]:
         if task in losses_of("relevance"):
@@ -66,7 +67,7 @@ def read_params(params: Mapping[str, Any], family: Family, **more: Any) -> Parse
     n_classes = int(_take(left, ("num_class", "num_classes"), 0) or 0)
     metrics = _take(left, ("eval_metric", *SYNONYMS["eval_metric"].split()), None)
     top_k = _take(left, ("multi_error_top_k",), 1)
-    eval_at = _take(left, EVAL_AT, (1, 2, 3, 4, 5))
+    eval_at = _take(left, EVAL_AT, family.eval_at)
     stopping = {
         "first_metric_only": bool(_take(left, ("first_metric_only",), False)),
         "min_delta": _take(left, ("early_stopping_min_delta",), 0.0),
