@@ -82,8 +82,8 @@ def test_errors_of_values_are_counted_at_a_threshold():
 def test_rankings():
     queries = np.repeat(np.arange(10), 15)
     for module in (xgb, xgboost):
-        folds = module.cv({"objective": "rank:pairwise", "eval_metric": ["ndcg"]}, module.DMatrix(X, THREE, qid=queries),
-                          2, nfold=5, as_pandas=False)  # fmt: skip
+        rows = module.DMatrix(X, THREE, qid=queries)
+        folds = module.cv({"objective": "rank:pairwise", "eval_metric": ["ndcg"]}, rows, 2, nfold=5, as_pandas=False)
         assert set(folds) == {f"{part}-ndcg-{what}" for part in ("train", "test") for what in ("mean", "std")}
     frame = pd.DataFrame(X, columns=list("abc")).assign(qid=queries)
     ranker = xgb.XGBRanker(n_estimators=2, eval_metric=lambda y_true, y_pred: float(y_pred[0])).fit(frame, THREE)

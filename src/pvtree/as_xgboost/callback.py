@@ -99,7 +99,8 @@ class _Watching(early_stopping):
             found = [
                 each
                 for each in found
-                if asked.metric_name in (each.metric_name, METRIC_NAMES.get(each.metric_name, each.metric_name))
+                if asked.metric_name in (each.metric_name.removesuffix("@32"), each.metric_name)
+                or asked.metric_name == METRIC_NAMES.get(each.metric_name)
             ]
         if not found and results:
             raise InvalidParameterError(

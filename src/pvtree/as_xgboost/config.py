@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from pvtree.front.estimators.eval_arguments import listed_metrics
 if TYPE_CHECKING:
     from pvtree.model.model import Model
 
+KIND = "scikit_learn"  # the attribute of XGBoost's files that names the kind of estimator
 _SETTINGS: dict[str, Any] = {"verbosity": 1, "use_rmm": False, "nthread": 0}
 
 
@@ -45,6 +47,25 @@ def build_info() -> dict[str, Any]:
     return {"USE_CUDA": False, "USE_NCCL": False, "USE_OPENMP": False, "USE_RMM": False, "DEBUG": False}
 
 
+def saved_kind(text: str | None) -> str | None:
+    """Whether a classifier, a regressor or a ranker saved the model; None if a Booster did."""
+    try:
+        kind = json.loads(text or "null")["_estimator_type"]
+    except (ValueError, TypeError, KeyError):
+        return None
+    return kind if kind in ("classifier", "regressor", "ranker") else None
+
+
+def other_methods(params: Mapping[str, Any]) -> list[str]:
+    """What to say about ways of growing trees that are not here."""
+    method, updater = params.get("tree_method"), params.get("updater")
+    return [
+        f"{name}={value!r} is taken as 'hist', which is the only one here."
+        for name, value in (("tree_method", method), ("updater", updater))
+        if value is not None and value not in ("hist", "auto", "grow_quantile_histmaker")
+    ]
+
+
 def described(params: Mapping[str, Any], model: Model | None) -> dict[str, Any]:
     """The learner's part of ``save_config``: those entries of XGBoost's that have a meaning here, as texts."""
     texts = {name: str(value) for name, value in params.items() if not callable(value) and value is not None}
@@ -68,8 +89,11 @@ def described(params: Mapping[str, Any], model: Model | None) -> dict[str, Any]:
             "num_feature": str(0 if model is None else model.n_features),
             "num_target": "1",
         },
-        "metrics": [{"name": METRIC_NAMES.get(name, name)} for name in listed_metrics(params.get("eval_metric")) or ()
-                    if isinstance(name, str)],
+        "metrics": [
+            {"name": METRIC_NAMES.get(name, name)}
+            for name in listed_metrics(params.get("eval_metric")) or ()
+            if isinstance(name, str)
+        ],
         "objective": {"name": texts.get("objective", "" if model is None else model.objective)},
     }
 

@@ -28,8 +28,8 @@ def mapped(names: Sequence[str], fmap: str | os.PathLike[str]) -> list[str]:
         raise InvalidParameterError(f"The feature map {os.fspath(fmap)!r} cannot be read: {error.strerror}.") from error
     except (ValueError, IndexError):
         raise InvalidParameterError(
-            f"The feature map {os.fspath(fmap)!r} is not one of this model; each line holds the number of a column, its "
-            "name and its type."
+            f"The feature map {os.fspath(fmap)!r} is not one of this model; each line holds the number of a column, "
+            "its name and its type."
         ) from None
     return found
 

@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from pvtree.as_xgboost.callback import EvaluationMonitor, TrainingCallback, adapted
+from pvtree.as_xgboost.config import KIND, other_methods, saved_kind
 from pvtree.as_xgboost.results import as_margin, best_iteration, last_score, renamed, trees_of
 from pvtree.errors import InvalidTypeError
 from pvtree.front.estimators import GBDTClassifier, GBDTModel, GBDTRegressor
@@ -29,7 +30,6 @@ from pvtree.training.callbacks import EvalResult, early_stopping
 if TYPE_CHECKING:
     from pvtree.as_xgboost.booster import Booster
 
-_KIND = "scikit_learn"  # the attribute of XGBoost's files that names the kind of estimator
 DEFAULTS: dict[str, Any] = {
     "learning_rate": 0.3,
     "num_leaves": -1,
@@ -296,7 +296,7 @@ class AsXGBoost:
 
     def evals_result(self) -> dict[str, dict[str, list[float]]]:
         """The metrics of every iteration, by XGBoost's names."""
-        return renamed(self.evals_result_)  # type: ignore[attr-defined]
+        return renamed(self.evals_result_, self.eval_metric)  # type: ignore[attr-defined]
 
     @property
     def best_iteration(self) -> int:
@@ -320,7 +320,7 @@ class AsXGBoost:
         """Write XGBoost's JSON or UBJSON if the name ends with .json or .ubj, else a model file of pvtree."""
         booster = self.get_booster()
         if (kind := getattr(type(self), "_estimator_type", None)) is not None:
-            booster.set_attr(**{_KIND: json.dumps({"_estimator_type": kind})})
+            booster.set_attr(**{KIND: json.dumps({"_estimator_type": kind})})
         booster.save_model(fname)
 
     def load_model(self, fname: Any) -> None:
@@ -329,7 +329,7 @@ class AsXGBoost:
 
         booster = Booster(model_file=fname)
         kind, target = getattr(type(self), "_estimator_type", None), LOSSES.get(booster.model_.objective)
-        saved_as = _saved_kind(booster.attr(_KIND))
+        saved_as = saved_kind(booster.attr(KIND))
         if saved_as is None and kind == "regressor" and target is not None and target.target == "class":
             saved_as = "classifier"
         if saved_as is not None and saved_as != kind:
@@ -380,25 +380,6 @@ def _of_number(metric: Callable[..., Any]) -> Callable[..., Any]:
         return (metric.__name__, result, False) if isinstance(result, Real) else result
 
     return named
-
-
-def _saved_kind(text: str | None) -> str | None:
-    """Whether a classifier, a regressor or a ranker saved the model; None if a Booster did."""
-    try:
-        kind = json.loads(text or "null")["_estimator_type"]
-    except (ValueError, TypeError, KeyError):
-        return None
-    return kind if kind in ("classifier", "regressor", "ranker") else None
-
-
-def other_methods(params: Mapping[str, Any]) -> list[str]:
-    """What to say about ways of growing trees that are not here."""
-    method, updater = params.get("tree_method"), params.get("updater")
-    return [
-        f"{name}={value!r} is taken as 'hist', which is the only one here."
-        for name, value in (("tree_method", method), ("updater", updater))
-        if value is not None and value not in ("hist", "auto", "grow_quantile_histmaker")
-    ]
 
 
 def _framed(X: Any) -> Any:

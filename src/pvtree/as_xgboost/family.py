@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pvtree.as_xgboost.estimators import OwnObjective, XGBClassifier, XGBRegressor, other_methods
+from pvtree.as_xgboost.config import other_methods
+from pvtree.as_xgboost.estimators import OwnObjective, XGBClassifier, XGBRegressor
 from pvtree.as_xgboost.ranker import XGBRanker
 from pvtree.comm.user_warnings import warn_user
 from pvtree.front.functional.training import Family
@@ -14,7 +15,7 @@ FAMILY = Family(XGBRegressor, XGBClassifier, XGBRanker, OwnObjective, eval_at=(3
 
 
 def numbers_of(params: Mapping[str, Any] | Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """The parameters, a mapping or pairs, with texts of numbers as numbers: XGBoost takes ``{"max_depth": "2"}`` too."""
+    """The parameters, a mapping or pairs, with texts of numbers as numbers: XGBoost takes ``{"max_depth": "2"}``."""
     values = dict(params)
     if not isinstance(params, Mapping):
         metrics = [value for name, value in params if name == "eval_metric"]  # pairs may name several

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pvtree.front.estimators.eval_arguments import listed_metrics
 from pvtree.model.model import Model
 
 # XGBoost's names of our metrics.
@@ -22,9 +23,6 @@ METRIC_NAMES = {
     "poisson": "poisson-nloglik",
     "gamma": "gamma-nloglik",
     "gamma_deviance": "gamma-deviance",
-    "ndcg@32": "ndcg",  # the default rank is not part of the name
-    "map@32": "map",
-    "pre@32": "pre",
 }
 
 
@@ -42,11 +40,14 @@ def as_margin(base_margin: Any, n_rows: int) -> np.ndarray:
     return margin
 
 
-def renamed(results: Mapping[str, Mapping[str, list[float]]]) -> dict[str, dict[str, list[float]]]:
-    return {
-        name: {METRIC_NAMES.get(metric, metric): values for metric, values in by.items()}
-        for name, by in results.items()
-    }
+def names_of(asked: Any) -> dict[str, str]:
+    """XGBoost's names of our metrics; "ndcg" means the rank 32, but is called as it was asked for."""
+    return METRIC_NAMES | {f"{name}@32": name for name in listed_metrics(asked) or () if name in ("ndcg", "map", "pre")}
+
+
+def renamed(results: Mapping[str, Mapping[str, list[float]]], asked: Any) -> dict[str, dict[str, list[float]]]:
+    names = names_of(asked)
+    return {name: {names.get(metric, metric): values for metric, values in by.items()} for name, by in results.items()}
 
 
 def best_iteration(n_iterations: int) -> int:

@@ -18,7 +18,7 @@ from pvtree.as_xgboost.callback import (
 from pvtree.as_xgboost.estimators import XGBRegressor
 from pvtree.as_xgboost.family import FAMILY, numbers_of, warn_of_method
 from pvtree.as_xgboost.matrix import DMatrix
-from pvtree.as_xgboost.results import METRIC_NAMES, best_iteration, last_score, renamed
+from pvtree.as_xgboost.results import best_iteration, last_score, names_of, renamed
 from pvtree.front.functional import Dataset
 from pvtree.front.functional.booster_steps import empty_model
 from pvtree.front.functional.cross_validation import make_folds, mean_of_folds, run_callbacks, train_fold
@@ -93,7 +93,7 @@ def train(
     )  # fmt: skip
     if evals_result is not None:
         evals_result.clear()
-        evals_result.update(renamed(estimator.evals_result_))
+        evals_result.update(renamed(estimator.evals_result_, values.get("eval_metric")))
     booster = Booster.of(estimator, values)
     booster._attributes = attributes
     if estimator.best_iteration_:
@@ -212,9 +212,10 @@ def cv(
         if isinstance(each, TrainingCallback):
             each.after_training(None)
     table: dict[str, list[float]] = {}
+    names = names_of(values.get("eval_metric"))
     for rows in means[:n_kept]:
         for name, metric, mean, _, deviation in rows:
-            theirs = METRIC_NAMES.get(metric, metric)
+            theirs = names.get(metric, metric)
             table.setdefault(f"{name}-{theirs}-mean", []).append(mean)
             table.setdefault(f"{name}-{theirs}-std", []).append(deviation)
     if not as_pandas:

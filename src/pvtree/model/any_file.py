@@ -41,7 +41,7 @@ def read_whole(path: str | os.PathLike[str]) -> ReadModel:
         data = b""
     if _is_xgboost(data[:_HEAD_BYTES]):
         return parse_whole(data, f"XGBoost's model file {os.fspath(path)!r}")
-    return ReadModel(read_any(path))
+    return ReadModel(read_any(path), {}, None)
 
 
 def save_as_named(

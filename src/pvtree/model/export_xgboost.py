@@ -48,9 +48,7 @@ def write(
     write_bytes(path, dump(model, "ubj" if is_binary else "json", attributes, objective), "XGBoost's model file")
 
 
-def dump(
-    model: Model, form: str = "json", attributes: Mapping[str, str] | None = None, objective: Any = None
-) -> bytes:
+def dump(model: Model, form: str = "json", attributes: Mapping[str, str] | None = None, objective: Any = None) -> bytes:
     """The content of such a file; ``attributes`` are texts that it holds beside the model.
 
     With the ``objective`` "multi:softmax", XGBoost predicts classes instead of probabilities.

@@ -45,8 +45,8 @@ class ReadModel(NamedTuple):
     """A model, and what a file of XGBoost's holds beside it."""
 
     model: Model
-    attributes: dict[str, str] = {}
-    objective: str | None = None  # XGBoost's name
+    attributes: dict[str, str]
+    objective: str | None  # XGBoost's name
 
 
 def parse(data: bytes, name: str) -> Model:

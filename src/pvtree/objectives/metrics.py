@@ -274,8 +274,8 @@ def _find(name: str, family: str, known: Mapping[str, Metric], gains: Sequence[f
         if word == "multi_error" and word in known and re.fullmatch("[1-9][0-9]{0,8}", at):
             return Mean(candidate, False, partial(_errors_at_k, int(at)))
         if candidate.startswith("error@") and "binary_error" in known and re.fullmatch(r"0?\.[0-9]{1,15}", at):
-            terms = partial(_errors_at, float(at)) if family in OF_CHANCES else partial(_errors_of_values, family, float(at))
-            return Mean(candidate, False, terms)
+            of_values = partial(_errors_of_values, family, float(at))
+            return Mean(candidate, False, partial(_errors_at, float(at)) if family in OF_CHANCES else of_values)
         if candidate.startswith("tweedie-nloglik@") and "tweedie" in known and re.fullmatch(r"1\.[0-9]{1,15}", at):
             terms = bound_terms("tweedie", family, {"tweedie_variance_power": float(at)})
             return Mean(candidate, False, terms)
