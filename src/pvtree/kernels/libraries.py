@@ -16,6 +16,8 @@ from numba.core import compiler
 from numba.core.codegen import JITCodeLibrary
 from numba.core.environment import lookup_environment
 
+from pvtree.kernels.plain_compiler import pipeline, remembering
+
 ALL: list[Any] = []  # kernels, whether compiled or not
 _LONG = 36  # instructions of Python's own
 
@@ -30,6 +32,9 @@ class InnerLibrary(JITCodeLibrary):
             for function in _defined(ll_module):
                 function.add_function_attribute("noinline")
         super().add_llvm_module(ll_module)
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        _optimize_defined(self, ll_module)
 
     def finalize(self) -> None:
         self._finalize_dynamic_globals()
@@ -60,6 +65,9 @@ class InnerLibrary(JITCodeLibrary):
 class OuterLibrary(JITCodeLibrary):
     """A kernel that Python calls, with all that it calls: optimised, and turned into machine code."""
 
+    def _optimize_functions(self, ll_module: Any) -> None:
+        _optimize_defined(self, ll_module)
+
     def finalize(self) -> None:
         self._own = {function.name for function in _defined(self._final_module)}
         for library in reachable(self._linking_libraries):
@@ -80,6 +88,15 @@ class LoadedLibrary(JITCodeLibrary):
 
 def _defined(module: Any) -> list[Any]:
     return [function for function in module.functions if not function.is_declaration]
+
+
+def _optimize_defined(library: Any, module: Any) -> None:
+    """Optimise each function by itself; numba prepares a list of passes for every one that is only declared too."""
+    codegen = library._codegen
+    module.data_layout = codegen._data_layout
+    for function in _defined(module):
+        passes, builder = codegen._function_pass_manager()
+        passes.run(function, builder)
 
 
 def _hide(module: Any, seen: set[str]) -> None:
@@ -160,10 +177,11 @@ def compile_kernel(kernel: Any, args: Any, return_type: Any, key: str, is_inner:
     library.enable_object_caching()
     if is_inner:
         library.stays_apart = not flags.forceinline and _has_long_loop(kernel.py_func)
-    result = compiler.compile_extra(
-        kernel.typingctx, context, kernel.py_func, args=args, return_type=return_type, flags=flags,
-        locals=kernel.locals, library=library,
-    )  # fmt: skip
+    with remembering():
+        result = compiler.compile_extra(
+            kernel.typingctx, context, kernel.py_func, args=args, return_type=return_type, flags=flags,
+            locals=kernel.locals, library=library, pipeline_class=pipeline(),
+        )  # fmt: skip
     if is_inner:
         return make_callable(context, result)
     set_environments(context.codegen(), environments_in([library]))
