@@ -1,6 +1,6 @@
 """Kernels are compiled ahead by trainings in several processes, each of which is run once."""
 
-import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from click.testing import CliRunner
@@ -10,16 +10,25 @@ from pvtree.front import warmup
 from pvtree.front.cli import cli
 from pvtree.kernels import cache_folder
 from pvtree.kernels.cache_folder import Folders
+from pvtree.kernels.slow_kernels import SLOW
 
 
 @pytest.fixture
 def ran(tmp_path, monkeypatch):
-    """Lists the trainings that were run; the processes write their names down instead of training."""
+    """Lists the trainings that were run; threads write their names down instead of training in processes."""
+    names, lines = [], []
+
+    def pretend(name):
+        names.append(name)
+        if name == "forest":
+            raise ValueError("no forest")
+
     monkeypatch.setattr(warmup, "folders", lambda: Folders(tmp_path, [tmp_path]))
-    log = tmp_path / "log"
-    program = f"import sys; open({str(log)!r}, 'a').write(sys.argv[1] + ' '); sys.exit(sys.argv[1] == 'forest')"
-    monkeypatch.setattr(warmup, "command", lambda name: [sys.executable, "-c", program, name])
-    return lambda: sorted(log.read_text().split())
+    monkeypatch.setattr(warmup, "train", pretend)
+    monkeypatch.setattr(warmup, "compile_line", lines.append)
+    monkeypatch.setattr(warmup, "_processes", ThreadPoolExecutor)
+    yield lambda: sorted(names)
+    assert set(lines) <= set(warmup.lines_of(SLOW)) and set(lines) >= set(SLOW["serial"])
 
 
 @pytest.mark.parametrize("n_processes", [1, 3])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from pvtree.front.estimators import (
     RandomForestClassifier,
     RandomForestRegressor,
 )
+from pvtree.kernels.beside import compile_alone, compile_line, lines_of
 from pvtree.kernels.cache_folder import folders
 
 _BOOSTING: dict[str, Any] = {"n_estimators": 2, "min_child_samples": 2, "verbosity": 0}
@@ -44,7 +47,8 @@ def _regression() -> None:
 def _learner(name: str) -> Callable[[], None]:
     def train() -> None:
         X, y = _data()
-        GBDTClassifier(tree_learner=name, n_workers=2, **_BOOSTING).fit(X, y > 0).predict_proba(X)
+        model = GBDTClassifier(tree_learner=name, n_workers=4, top_k=2, **_BOOSTING)  # merges some of the features
+        model.fit(X, y > 0).predict_proba(X)
 
     return train
 
@@ -83,48 +87,46 @@ def _contributions() -> None:
 # Those that take longest first: others wait for the kernels that they share, and then load them.
 TRAININGS: dict[str, Callable[[], None]] = {
     "boosting": _boosting, "voting": _learner("voting"), "exact_voting": _learner("exact_voting"), "forest": _forest,
-    "attribute": _learner("attribute"), "data": _learner("data"), "sparse": _sparse, "regression": _regression,
-    "classes": _classes, "ranking": _ranking, "contributions": _contributions,
+    "attribute": _learner("attribute"), "data": _learner("data"), "quantized": _learner("quantized"), "sparse": _sparse,
+    "regression": _regression, "classes": _classes, "ranking": _ranking, "contributions": _contributions,
 }  # fmt: skip
 USUAL = ("boosting", "regression")
 
 
-def command(name: str) -> list[str]:
-    return [sys.executable, "-m", "pvtree.front.warmup", name]
-
-
 def compile_ahead(names: Sequence[str], n_processes: int) -> list[str]:
-    """Run these trainings, ``n_processes`` at a time, each in a process of its own; returns those that failed.
+    """Run these trainings in ``n_processes`` processes; returns those that failed.
 
-    One that has been run before with these kernels, on such a processor, is not run again.
+    The kernels that take longest are compiled first, by themselves, so that the processes have equal work. A training
+    that has been run before with these kernels, on such a processor, is not run again.
     """
     folder = folders().new
     waiting = [name for name in names if folder is None or not (folder / f"{name}.warm").exists()]
+    if not waiting:
+        return []
     failed = []
-    running: dict[str, subprocess.Popen[bytes]] = {}
-    try:
-        while waiting or running:
-            while waiting and len(running) < n_processes:
-                name = waiting.pop(0)
-                running[name] = subprocess.Popen(command(name))
-            name = next(iter(running))
-            try:
-                code = running[name].wait(0.1)
-            except subprocess.TimeoutExpired:
-                running[name] = running.pop(name)  # look at the next one
-                continue
-            del running[name]
-            if code:
+    with _processes(n_processes) as pool:
+        for line in lines_of(["serial", *waiting]) if folder is not None else ():
+            pool.submit(compile_line, line)
+        runs = {name: pool.submit(train, name) for name in waiting}
+        for name, run in runs.items():
+            problem = run.exception()
+            if problem is not None:
+                traceback.print_exception(problem)
                 failed.append(name)
             elif folder is not None:
                 (folder / f"{name}.warm").touch()
-    finally:
-        for process in running.values():
-            process.kill()
-            process.wait()
     return failed
+
+
+def train(name: str) -> None:
+    TRAININGS[name]()
+
+
+def _processes(n: int) -> Executor:
+    """Each goes on with another training, so that what it has compiled serves several."""
+    return ProcessPoolExecutor(n, mp_context=get_context("spawn"), initializer=compile_alone)
 
 
 if __name__ == "__main__":
     for chosen in sys.argv[1:]:
-        TRAININGS[chosen]()
+        train(chosen)

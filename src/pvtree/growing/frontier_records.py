@@ -20,7 +20,8 @@ class Elected(NamedTuple):
     def of(cls, chosen: np.ndarray) -> Elected:
         """From flags (n_nodes, n_features)."""
         row, feature = np.nonzero(chosen)
-        return cls(np.searchsorted(row, np.arange(len(chosen) + 1)), feature)
+        # Contiguous, as other strategies have it: numba would compile everything anew for columns of an array.
+        return cls(np.searchsorted(row, np.arange(len(chosen) + 1)), np.ascontiguousarray(feature))
 
     @property
     def row(self) -> np.ndarray:

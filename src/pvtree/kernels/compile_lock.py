@@ -14,6 +14,8 @@ from time import monotonic, sleep
 
 from numba.core.compiler_lock import global_compiler_lock
 
+from pvtree.kernels.compile_notice import BETWEEN_LINES, NOTICE
+
 try:
     import fcntl
 except ImportError:  # Windows: every process compiles for itself
@@ -34,11 +36,25 @@ def alone(folder: Path | None, name: str) -> Iterator[None]:
         handle = _open(folder, name)
         try:
             if handle is not None:
-                _wait_for(handle)
+                _wait_for(handle, name)
             yield
         finally:
             if handle is not None:
                 os.close(handle)  # which also unlocks
+
+
+def is_held(folder: Path | None, name: str) -> bool:
+    """Whether another process is compiling kernel ``name``."""
+    handle = _open(folder, name)
+    if handle is None:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as problem:
+        return isinstance(problem, BlockingIOError)
+    finally:
+        os.close(handle)
+    return False
 
 
 def _open(folder: Path | None, name: str) -> int | None:
@@ -50,8 +66,9 @@ def _open(folder: Path | None, name: str) -> int | None:
     return None
 
 
-def _wait_for(handle: int) -> None:
+def _wait_for(handle: int, name: str) -> None:
     until = monotonic() + PATIENCE
+    next_line = monotonic() + BETWEEN_LINES
     while True:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -59,6 +76,9 @@ def _wait_for(handle: int) -> None:
         except BlockingIOError:
             if monotonic() > until:
                 return
+            if monotonic() > next_line:
+                next_line = monotonic() + BETWEEN_LINES
+                NOTICE.on_wait(name)
             sleep(_BETWEEN_TRIES)
         except OSError:  # a file system without locks
             return

@@ -54,6 +54,11 @@ class CompileNotice(event.Listener):
             self.has_begun = True
             _say(f"compiling kernels for this machine, {_how()}")
 
+    def on_wait(self, name: str) -> None:
+        """Another process has been compiling a kernel for a while; told where others were mentioned before."""
+        if self.has_begun:
+            _say(f"waiting for {name.split('-')[0]}, which another process compiles")
+
     def on_end(self, event: Any) -> None:
         kernel = event.data["dispatcher"]
         if not self.under_way or self.under_way[-1] is not kernel:
@@ -82,4 +87,5 @@ def _say(sentence: str) -> None:
     print(f"pvtree: {sentence}.", file=sys.stderr, flush=True)
 
 
-event.register("numba:compile", CompileNotice())
+NOTICE = CompileNotice()
+event.register("numba:compile", NOTICE)

@@ -12,7 +12,6 @@ from numba.core import event, sigutils
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 
-from pvtree.kernels import compile_notice  # noqa: F401 - listens from here on
 from pvtree.kernels.cache_folder import folders
 from pvtree.kernels.compile_lock import alone
 from pvtree.kernels.kernel_files import file_name, key_of, read_kernel, write_kernel

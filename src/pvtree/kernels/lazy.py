@@ -53,7 +53,7 @@ def lazy(returns: Any = types.none) -> Callable[[Callable[..., Any]], Any]:
         context = inspect.Parameter("_context", inspect.Parameter.POSITIONAL_ONLY)
         typed.__signature__ = own.replace(parameters=[context, *own.parameters.values()])  # type: ignore[attr-defined]
         called: Any = intrinsic(typed)
-        called.kernel = kernel
+        called.kernel, called.returns = kernel, returns
         return called
 
     return decorate

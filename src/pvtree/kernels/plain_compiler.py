@@ -108,7 +108,7 @@ def pipeline() -> Any:
 # ---- What numba computes again and again
 
 _OWNERS = (postproc.PostProcessor, "run"), (types.BaseFunction, "get_call_type"), (llvm_ir.Type, "get_abi_size")
-_ORIGINAL = tuple(getattr(owner, name, None) for owner, name in _OWNERS)
+_ORIGINAL: tuple[Any, ...] = tuple(getattr(owner, name, None) for owner, name in _OWNERS)
 _call_types: dict[int, tuple[Any, dict[Any, Any]]] = {}  # by the function's id: the function, and results by arguments
 _abi_sizes: dict[tuple[str, Any], int] = {}
 

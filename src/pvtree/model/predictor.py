@@ -203,7 +203,9 @@ def _stack(arrays: list[np.ndarray], dtype: type, empty_shape: tuple[int, ...] =
     if not arrays:
         return np.empty(empty_shape, dtype)
     whole = _whole(arrays)
-    return np.concatenate(arrays).astype(dtype, copy=False) if whole is None else whole.astype(dtype, copy=False)
+    stacked = (np.concatenate(arrays) if whole is None else whole).astype(dtype, copy=False).view()
+    stacked.flags.writeable = False  # as those of binary files are: numba would compile kernels for both
+    return stacked
 
 
 def _whole(arrays: list[np.ndarray]) -> np.ndarray | None:

@@ -14,7 +14,7 @@ from pvtree.comm.worker import Worker
 from pvtree.errors import InvalidParameterError
 from pvtree.find_split import Votes
 from pvtree.find_split.certificates import Certificate
-from pvtree.kernels.growing.second_process import compile_beside
+from pvtree.kernels.beside import compile_beside
 from pvtree.kernels.team import Team
 from pvtree.model.model import Model
 from pvtree.model.predictor import first_scores
@@ -89,7 +89,7 @@ def train_rows(
                 f"cluster is given together with comm, whose {comm.size} workers are real; leave one of them out."
             )
         return train_worker(spread_columns(rows, comm) if by_columns else rows, options, comm)
-    compile_beside()
+    compile_beside([params.tree_learner])
     parts = (split_by_columns if by_columns else split_by_rows)(rows, params.n_workers)
 
     def work(comm: Communicator) -> TrainResult:

@@ -119,7 +119,11 @@ def choose_bundles(
                     np.zeros((2 * len(taken), taken.shape[1]), np.uint64),
                     np.full(2 * len(room), N_BINS - 1),
                 )
-                more[: len(taken)], more_room[: len(room)] = taken, room
+                for w in range(len(taken)):
+                    for row in range(taken.shape[1]):
+                        more[w, row] = taken[w, row]
+                for bundle in range(len(room)):
+                    more_room[bundle] = room[bundle]
                 taken, room = more, more_room
         bundle_of[column], first_code[column] = chosen, N_BINS - room[chosen]
         room[chosen] -= n_codes[column]

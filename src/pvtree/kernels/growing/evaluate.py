@@ -256,7 +256,7 @@ def evaluate_group(item, tree, families, nodes, best, scratch, bounds):
     """One group of features for one family: add up a node's histograms, subtract for its sibling, search both.
 
     A group is a block; or, where so few features are drawn that subtraction does not pay, a few single ones.
-    Apart from its callers, so that it is compiled once for all of them, by a second process: see second_process.py.
+    Apart from its callers, so that it is compiled once for all of them, by another process: see beside.py.
     ``bounds`` is None, or (values, aims) where the features' bounds are wanted too: see bounds.py.
     """
     family, group = families[item // count_groups(tree)], item % count_groups(tree)

@@ -81,7 +81,8 @@ def sum_up(so_far, tile):
         tile[lane] += so_far[lane]
     for i in range(BLOCK, len(tile)):
         tile[i] += tile[i - BLOCK]
-    so_far[:] = tile[len(tile) - BLOCK :]
+    for lane in range(BLOCK):  # not a slice: see ADR 0030
+        so_far[lane] = tile[len(tile) - BLOCK + lane]
 
 
 @njit

@@ -67,7 +67,8 @@ def elect(ballots, n_features, n_elected, no_vote, elected_start, elected, votes
             feature = named[i]
             keys[i] = ((n_workers - n_votes[feature]) * (n_workers * k) + places[feature]) * n_features + feature
         keys.sort()
-        winners = np.sort(keys[: min(n_elected, n_named)] % n_features)
+        winners = keys[: min(n_elected, n_named)] % n_features
+        winners.sort()
         for feature in winners:
             elected[total] = feature
             votes[total] = n_votes[feature]

@@ -11,7 +11,7 @@ from pvtree.kernels.growing.bundles import bins_of_codes, expand_alone, place_of
 from pvtree.kernels.growing.collect import decode_feature
 from pvtree.kernels.growing.columns import AT_ONCE, add_up_columns, can_add_columns
 from pvtree.kernels.growing.histogram import histogram_of_feature, pack_fields, unpack_add
-from pvtree.kernels.growing.kept_histograms import kept_histogram
+from pvtree.kernels.growing.kept_histograms import copy_bins, kept_histogram
 from pvtree.kernels.growing.records import (
     bins_of,
     bundles_of,
@@ -111,7 +111,7 @@ def put_plain(fields, is_large, n_bins, tree, out, at):
     """Write a histogram as words, at word ``at``; returns the next word."""
     if is_large:
         for j in range(tree.n_fields):
-            out[at + j * (n_bins + 1) :][: n_bins + 1] = fields[j * N_BINS :][: n_bins + 1]
+            copy_bins(out, at + j * (n_bins + 1), fields, j * N_BINS, n_bins)
         return at + tree.n_fields * (n_bins + 1)
     pack_fields(fields, ZERO, N_BINS, n_bins + 1, tree, out, at, n_bins + 1)
     return at + tree.n_planes * (n_bins + 1)
@@ -315,7 +315,7 @@ def keep_item(sums, base, is_wide, n_bins, tree, arena, place):
     """Store sums[base + field * N_BINS + bin] in the form of its node."""
     if is_wide:
         for j in range(tree.n_fields):
-            arena[place + j * tree.stride :][: n_bins + 1] = sums[base + j * N_BINS :][: n_bins + 1]
+            copy_bins(arena, place + j * tree.stride, sums, base + j * N_BINS, n_bins)
     else:
         pack_fields(sums, base, N_BINS, n_bins + 1, tree, arena, place, tree.stride)
 
@@ -347,7 +347,7 @@ def add_own_items(start, stop, item_node, item_feature, item_parent, item_place,
             else:
                 hist, base, step, is_wide = local_histogram(node, feature, tree, nodes, scratch)
             if by_four and not is_wide:  # as it is kept
-                arena[place:][: n_bins[feature] + 1] = hist[base:][: n_bins[feature] + 1]
+                copy_bins(arena, place, hist, base, n_bins[feature])
                 continue
             fields = decode_feature(hist, base, step, is_wide, n_bins[feature], tree, scratch)
             keep_item(fields, ZERO, is_large, n_bins[feature], tree, arena, place)
