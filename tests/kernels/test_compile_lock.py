@@ -81,7 +81,7 @@ def test_a_lock_is_taken_by_one_at_a_time_and_given_up_on(tmp_path, monkeypatch)
             entered.set()
 
     handle = compile_lock._open(tmp_path, "kernel")
-    compile_lock._wait_for(handle)  # as another process would hold it
+    compile_lock._wait_for(handle, "kernel")  # as another process would hold it
     waiting = threading.Thread(target=enter)
     waiting.start()
     assert not entered.wait(0.2)
@@ -91,7 +91,7 @@ def test_a_lock_is_taken_by_one_at_a_time_and_given_up_on(tmp_path, monkeypatch)
 
     entered.clear()
     handle = compile_lock._open(tmp_path, "kernel")
-    compile_lock._wait_for(handle)
+    compile_lock._wait_for(handle, "kernel")
     monkeypatch.setattr(compile_lock, "PATIENCE", 0.1)
     enter()
     assert entered.is_set()

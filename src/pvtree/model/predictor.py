@@ -203,7 +203,7 @@ def _stack(arrays: list[np.ndarray], dtype: type, empty_shape: tuple[int, ...] =
     if not arrays:
         return np.empty(empty_shape, dtype)
     whole = _whole(arrays)
-    stacked = (np.concatenate(arrays) if whole is None else whole).astype(dtype, copy=False).view()
+    stacked: np.ndarray = (np.concatenate(arrays) if whole is None else whole).astype(dtype, copy=False).view()
     stacked.flags.writeable = False  # as those of binary files are: numba would compile kernels for both
     return stacked
 
