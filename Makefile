@@ -21,7 +21,7 @@ BENCH := --output docs/benchmarks.md --summary README.md
 help:  ## Show these lines
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.demo-installed  ## Train and evaluate on real data, about 4 minutes from nothing
+demo: $(VENV)/.demo-installed  ## Train and evaluate on real data, under 4 minutes from nothing
 	@$(BIN)/python -m pvtree.front.demo
 
 test:  ## Lint, check types and run every test, about 20 minutes from nothing on two cores
