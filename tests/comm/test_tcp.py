@@ -131,6 +131,21 @@ def test_a_failure_between_pieces_of_a_long_letter_is_heard():
     assert any("worker 0 raised the KeyError" in each or "reached a letter" in each for each in said), said
 
 
+def test_what_was_sent_before_a_failure_arrives_before_it():
+    """All workers learn of wrong input together, although the first to know it ends at once."""
+    seen = []
+
+    def go(comm):
+        if comm.rank == 1:
+            time.sleep(0.3)  # the letter and the failure of worker 0 are both there
+        seen.append([int(part[0]) for part in comm.allgather(np.array([comm.rank]), "rows")])
+        raise KeyError(comm.rank)
+
+    with pytest.raises(KeyError):
+        tcp_threads.run(go, 2)
+    assert seen == [[0, 1]] * 2
+
+
 def test_a_peer_that_sends_no_frames_is_named():
     def go(comm):
         comm.allgather(np.zeros(1), "rows")

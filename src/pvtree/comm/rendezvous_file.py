@@ -47,12 +47,14 @@ class Folder:
         deadline = monotonic() + seconds
         if self.rank == 0:
             return self._lead(text, deadline, seconds)
-        run = ""
+        run, missing = "", [0]
         while True:
-            opened = self._read(self._path(LEADER)) or ""
-            if opened != run:
+            opened = self._read(self._path(LEADER))
+            if opened is not None and opened != run:
                 self._withdraw()
                 run = opened
+            if opened is not None:  # otherwise worker 0 has given up, and knew who was missing
+                missing = self._missing(run)
             if run and not self._written:
                 self._hand_in(f"{run}.{self.rank}", text)
             everybody = self._read(self._path(f"{run}.all")) if run else None
@@ -61,7 +63,7 @@ class Folder:
             if monotonic() > deadline:
                 if everybody is not None:
                     raise self._left_out(seconds)
-                raise nobody_came(self.rank, self.size, self._missing(run), str(self), seconds)
+                raise nobody_came(self.rank, self.size, missing, str(self), seconds)
             sleep(LOOK_SECONDS)
 
     def _lead(self, text: str, deadline: float, seconds: float) -> list[str]:
@@ -95,7 +97,8 @@ class Folder:
 
     def _missing(self, run: str) -> list[int]:
         """Who has not come, as far as this worker can tell. Without worker 0 nobody can come."""
-        return [rank for rank in range(1, self.size) if run and not self._path(f"{run}.{rank}").exists()] or [0]
+        others = (rank for rank in range(1, self.size) if rank != self.rank)
+        return [rank for rank in others if not self._path(f"{run}.{rank}").exists()] or [0]
 
     def _left_out(self, seconds: float) -> CommunicationError:
         return CommunicationError(

@@ -207,7 +207,7 @@ class TCPCommunicator(PairwiseCommunicator):
             if not missing:
                 return
             self._move(self._lines, 0)
-            self._check(START, text_of(START), list(self._lines))
+            self._check_losses(START, list(self._lines))
             if monotonic() > deadline:
                 raise self._overdue(missing, START, seconds)
 
@@ -248,9 +248,10 @@ class TCPCommunicator(PairwiseCommunicator):
         while True:
             missing = [peer for peer in awaited if not self._has_letter(peer)]
             unsent = [peer for peer in outgoing if self._lines[peer].is_sending]
-            self._check(call, text, awaited)
+            self._check_texts(call, text, awaited)
             if not missing and not unsent:
-                return
+                return  # even if somebody has failed since: that belongs to the next exchange
+            self._check_losses(call, awaited)
             moved = sum(line.n_moved for line in self._lines.values())
             if moved != n_moved:
                 n_moved, last_sign = moved, monotonic()
@@ -260,7 +261,7 @@ class TCPCommunicator(PairwiseCommunicator):
                 if self._passes_on and n_questions < MOST_QUESTIONS:
                     n_questions += 1
                     late = self._who_is_to_blame(late)
-                    self._check(call, text, awaited)  # one of them may have failed in the meantime
+                    self._check_losses(call, awaited)  # one of them may have failed in the meantime
                 if late:
                     raise self._overdue(late, call, limit if call == START else None)
                 last_sign = monotonic()
@@ -272,12 +273,15 @@ class TCPCommunicator(PairwiseCommunicator):
         letters = self._lines[peer].letters
         return bool(letters) and letters[0].is_whole
 
-    def _check(self, call: Call, text: bytes, awaited: Sequence[int]) -> None:
-        """Raise if it makes no sense to wait or to continue."""
+    def _check_texts(self, call: Call, text: bytes, awaited: Sequence[int]) -> None:
+        """Raise if an awaited worker has made another call."""
         for peer in awaited:
             letters = self._lines[peer].letters
             if letters and letters[0].text != text:
                 raise self._diverged(call, peer, letters[0].text.decode(errors="replace"))
+
+    def _check_losses(self, call: Call, awaited: Sequence[int]) -> None:
+        """Raise if it makes no sense to wait any longer."""
         gone = [peer for peer in awaited if self._lines[peer].end and not self._has_letter(peer)]
         silent = [peer for peer in gone if self._lines[peer].failure is None]
         if silent:
