@@ -17,6 +17,7 @@ import pytest
 from mpi_memory import note_shared_memory, remove_shared_memory
 
 MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+SUPPORT = Path(__file__).resolve().parents[1] / "support"
 MARK = "PVTREE_TEST_JOB"  # in the environment of all processes of a job
 ENDS_WITHIN = 10.0  # seconds, after a rank was lost
 TERMINATES_WITHIN = 3.0  # seconds, until mpiexec is killed
@@ -27,7 +28,8 @@ def started(n_ranks: int, program: str, task: str, folder: Path, *arguments: obj
     """A running mpiexec, whose remaining processes are killed in the end."""
     path = Path(__file__).with_name(f"mpi_{program}.py")
     command = [MPIEXEC, "-n", str(n_ranks), sys.executable, str(path), task, str(folder), *map(str, arguments)]
-    environment = os.environ | {MARK: str(folder)}
+    paths = [str(SUPPORT), os.environ.get("PYTHONPATH", "")]
+    environment = os.environ | {MARK: str(folder), "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     with (folder / "out").open("w") as out, (folder / "err").open("w") as err:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment)
     try:

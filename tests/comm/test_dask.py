@@ -37,6 +37,7 @@ from pvtree.errors import (
     PeerFailedError,
     WorkerTimeoutError,
 )
+from thoroughness import IS_THOROUGH
 
 pytestmark = pytest.mark.dask
 ENDS_WITHIN = 10.0  # seconds, after a worker was lost
@@ -84,6 +85,8 @@ def client(cluster):
 
 
 class TestDask(Conformance):
+    sizes = (1, 3, 8)
+
     @pytest.fixture(autouse=True)
     def use_cluster(self, client):
         self.client = client
@@ -386,7 +389,7 @@ def signalling(number, pids, seconds, begun=None):
         thread.join()
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(8) if IS_THOROUGH else (0, 1, 3, 5))
 def test_a_killed_worker_ends_all_others(client, workers, seed):
     """From the first moment of a run, while workers still connect, to the last."""
     moment = random.Random(seed)

@@ -44,6 +44,8 @@ class TestLocal(Conformance):
 class TestTakingTurns(Conformance):
     """One core: a waiting worker must always let another one run, or nobody would ever arrive."""
 
+    sizes = (2, 8)
+
     def run(self, function, size, *, timeout=60.0):
         return local.run(function, size, timeout=timeout, n_running=1)
 

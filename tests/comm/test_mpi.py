@@ -29,7 +29,7 @@ def test_conformance(tmp_path):
     code, printed = run_to_end(8, "program", "conformance", tmp_path, timeout=150)
     assert code == 0, printed
     n_passed = int(re.search(r"^(\d+) passed", printed, re.MULTILINE)[1])
-    assert n_passed > 100
+    assert n_passed > 80
     assert "skipped" not in printed
 
 
@@ -99,7 +99,7 @@ def killed_training(folder, learner, victim, exchange, seconds, n_after):
 
     That goes on with ``n_after`` ranks, or on threads with the least number that must give the same model.
     """
-    n_ranks = 4
+    n_ranks = 3
     folder.mkdir()
     with started(n_ranks, "trainings", "training", folder, learner, victim, exchange, seconds) as process:
         wait_until(lambda: (folder / HAPPENED).exists() or process.poll() is not None, 60, "nobody dies")
@@ -108,7 +108,7 @@ def killed_training(folder, learner, victim, exchange, seconds, n_after):
     assert (folder / HAPPENED).exists(), printed
     assert "Traceback" not in printed
     if exchange > 0:  # before that there is nothing of pvtree in the process
-        named = r"^Worker (\d) of 4, process (\d+) on \S+, was killed or has crashed;"
+        named = r"^Worker (\d) of 3, process (\d+) on \S+, was killed or has crashed;"
         pid = (folder / f"{victim}.pid").read_text()
         assert re.findall(named, printed, re.MULTILINE) == [(str(victim), pid)], printed
     checkpoint = folder / f"{learner} checkpoint"
@@ -127,10 +127,10 @@ def test_trainings_killed_at_random_moments_go_on_from_their_checkpoint(tmp_path
     ``make chaos`` kills some hundred more.
     """
     n_kills, learners = 6, ("data", "voting")
-    whole = {"data": train_on_threads("data", 1), "voting": train_on_threads("voting", 4)}
-    assert whole["voting"] != whole["data"] == train_on_threads("data", 4)  # and the kernels are compiled
-    assert run_to_end(4, "trainings", "training", tmp_path, "+".join(learners), timeout=60)[0] == 0
-    assert whole == {learner: (tmp_path / f"{learner}-3.json").read_text() for learner in learners}
+    whole = {"data": train_on_threads("data", 1), "voting": train_on_threads("voting", 3)}
+    assert whole["voting"] != whole["data"] == train_on_threads("data", 3)  # and the kernels are compiled
+    assert run_to_end(3, "trainings", "training", tmp_path, "+".join(learners), timeout=60)[0] == 0
+    assert whole == {learner: (tmp_path / f"{learner}-2.json").read_text() for learner in learners}
     # Exchanges of a training are numbered from 2 on: 0 is before the ranks meet, 1 when they meet.
     ends = {learner: 2 + int((tmp_path / f"{learner} exchanges").read_text()) for learner in learners}
     moment, results = random.Random(2016), []
@@ -139,8 +139,8 @@ def test_trainings_killed_at_random_moments_go_on_from_their_checkpoint(tmp_path
             learner = learners[kill % 2]
             between = int(ends[learner] * (0.3 + 0.25 * (kill - 2) + 0.15 * moment.random()))  # in three parts of it
             exchange = {0: 0, 1: 1, n_kills - 1: ends[learner]}.get(kill, between)
-            victim, seconds = moment.randrange(4), moment.choice([0, 0.005 * moment.random()])
-            n_after = {n_kills - 2: 3, n_kills - 1: 4}.get(kill)  # of "data", and of "voting"
+            victim, seconds = moment.randrange(3), moment.choice([0, 0.005 * moment.random()])
+            n_after = {n_kills - 2: 2, n_kills - 1: 3}.get(kill)  # of "data", and of "voting"
             given = (tmp_path / str(kill), learner, victim, exchange, seconds, n_after)
             results.append((learner, pool.submit(killed_training, *given)))
     for learner, result in results:

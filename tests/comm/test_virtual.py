@@ -39,6 +39,8 @@ class FakeClock:
 class TestVirtual(Conformance):
     """Use a clock that counts sleeping as computing, so that tests can keep a worker busy by sleeping."""
 
+    sizes = (1, 5)
+
     def run(self, function, size, *, timeout=60.0):
         return virtual.run(function, size, Cluster("1gbit", cores=0.5), timeout=timeout, thread_clock=time.perf_counter)
 

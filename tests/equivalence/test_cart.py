@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -19,6 +19,7 @@ from pvtree.model import Model
 from pvtree.parameters.params import Params
 from pvtree.training.train import train
 from small_data import KINDS, categories_of, independent_bins, make_columns
+from thoroughness import checkered, examples
 
 # The largest integer that a label's distance from the mean becomes, where only it and the count share a word.
 LARGEST = 2**36 - 1
@@ -132,13 +133,13 @@ def check(case: Case) -> None:
     assert_routes_its_rows(model, X, nodes)
 
 
-@settings(max_examples=80)
+@examples(50)
 @given(cases(st.integers(1, 9)))
 def test_classification_trees_equal_the_brute_force(case: Case) -> None:
     check(case)
 
 
-@settings(max_examples=80)
+@examples(50)
 @given(cases(st.just(0)))
 def test_regression_trees_equal_the_brute_force(case: Case) -> None:
     check(case)
@@ -146,8 +147,9 @@ def test_regression_trees_equal_the_brute_force(case: Case) -> None:
 
 # More than 8192 rows: nodes keep one sum per field, children become small enough for packed words, and the larger
 # child's histogram is its parent's less its sibling's, on both sides of that change.
-@pytest.mark.parametrize("n_classes", [0, 2, 9])
-@pytest.mark.parametrize("limits", [{"num_leaves": 0, "min_child_samples": 60}, {"num_leaves": 40}])
+@pytest.mark.parametrize(
+    ("n_classes", "limits"), checkered([0, 2, 9], [{"num_leaves": 0, "min_child_samples": 60}, {"num_leaves": 40}])
+)
 def test_large_nodes_equal_the_brute_force(n_classes: int, limits: dict[str, int]) -> None:
     check(Case(7, 10_000, ("many", "gaps", "few", "category", "infinite"), n_classes, False, 255, limits))
 

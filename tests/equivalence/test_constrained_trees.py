@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from test_cart import integer_values, params_of, rules_of
@@ -18,6 +19,7 @@ from pvtree.model import Model, Tree
 from pvtree.parameters.params import Params
 from pvtree.training.train import train
 from small_data import categories_of, independent_bins, make_columns
+from thoroughness import checkered, examples
 
 pytestmark = pytest.mark.filterwarnings("ignore::pvtree.training.skew.SkewWarning")
 KINDS = ("many", "few", "gaps", "category", "many", "infinite", "few")
@@ -47,7 +49,7 @@ def expected_values(nodes: list[Node], rules: oracle.Rules) -> np.ndarray:
     return values
 
 
-@settings(max_examples=40)
+@examples(30)
 @given(
     st.integers(0, 2**32),
     st.integers(20, 150),
@@ -95,6 +97,7 @@ def check(
 # Every strategy
 
 
+@cache
 def model_of(params: Params, learner: str, n_workers: int) -> Model:
     X, y = data(5, 160, params.n_classes - 1)
     top_k = 1 if learner == "exact_voting" else 4  # an election that proofs must correct, or of all columns
@@ -116,8 +119,9 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("learner", ["data", "attribute", "exact_voting", "voting", "quantized"])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    ("name", "learner"), checkered(CASES, ["data", "attribute", "exact_voting", "voting", "quantized"])
+)
 def test_strategies_make_the_trees_of_one_worker(name: str, learner: str) -> None:
     params = CASES[name]
     alone = model_of(params, "quantized" if learner == "quantized" else "serial", 1)

@@ -67,7 +67,7 @@ def test_test_metrics_are_those_of_lightgbm(objective: str, penalties: dict[str,
 
     kind = lightgbm.LGBMRegressor if objective == "regression" else lightgbm.LGBMClassifier
     peer = kind(
-        **SHARED | penalties, n_jobs=2, deterministic=True, force_row_wise=True, verbosity=-1,
+        **SHARED | penalties, n_jobs=1, deterministic=True, force_row_wise=True, verbosity=-1,
         min_data_per_group=1, max_cat_threshold=256, max_cat_to_onehot=1,
     )  # fmt: skip
     peer.fit(X[:N_TRAIN], y[:N_TRAIN], categorical_feature=[5])

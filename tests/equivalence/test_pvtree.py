@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import brute_pvtree as brute
@@ -21,6 +21,7 @@ from pvtree.find_split import voting
 from pvtree.parameters.params import Params
 from pvtree.training.train import train
 from small_data import KINDS, categories_of, independent_bins, make_columns
+from thoroughness import checkered, examples
 from voting_trees import MOST_STEPS, SMALLEST, Case, Data, check, x_log_x
 
 RULES = st.fixed_dictionaries(
@@ -64,13 +65,13 @@ CASES_OF: dict[str, st.SearchStrategy[Any]] = {
 CASES = st.fixed_dictionaries(CASES_OF)
 
 
-@settings(max_examples=100)
+@examples(60)
 @given(CASES)
 def test_gradient_trees_equal_the_brute_force(drawn: dict[str, Any]) -> None:
     check(Case(**drawn))
 
 
-@settings(max_examples=80)
+@examples(40)
 @given(CASES, st.sampled_from([2, 2, 3, 4, 9]))
 def test_class_trees_equal_the_brute_force(drawn: dict[str, Any], n_classes: int) -> None:
     check(Case(**drawn, n_classes=n_classes))
@@ -83,7 +84,7 @@ LEAF_WISE = {
 }  # fmt: skip
 
 
-@settings(max_examples=40)
+@examples(25)
 @given(st.fixed_dictionaries({**CASES_OF, **LEAF_WISE}), st.sampled_from([0, 2, 3]))
 def test_splits_made_in_advance_leave_no_trace(drawn: dict[str, Any], n_classes: int) -> None:
     """Leaf budgets that are used up: some nodes turn out not to be wanted once others are known."""
@@ -98,8 +99,9 @@ def test_some_nodes_are_looked_at_in_advance_and_dropped(n_classes: int) -> None
 
 # Nodes of more rows than a packed word can take have a sum per field; these layouts' words take 512 rows. Workers
 # then hold packed words of a node whose merged histogram has none, and children become small enough for words again.
-@pytest.mark.parametrize("n_classes", [0, 3])
-@pytest.mark.parametrize("limits", [{"max_leaves": 12}, {"max_depth": 4, "min_count": 30}])
+@pytest.mark.parametrize(
+    ("n_classes", "limits"), checkered([0, 3], [{"max_leaves": 12}, {"max_depth": 4, "min_count": 30}])
+)
 @pytest.mark.parametrize(("packs", "boundaries"), [(True, 64), (False, 5)])
 def test_large_nodes_equal_the_brute_force(
     n_classes: int, limits: dict[str, int], packs: bool, boundaries: int
@@ -161,7 +163,7 @@ def test_of_equal_gains_the_node_that_one_leaf_at_a_time_makes_first_is_split(ol
         assert {node.path for node in nodes if node.children} == {(), (0,), (1,)} | tied
 
 
-@settings(max_examples=150)
+@examples(100)
 @given(st.integers(0, 2**32), st.integers(1, 6), st.integers(1, 9), st.integers(1, 4), st.integers(1, 9))
 def test_elections_equal_the_brute_force(seed: int, n_workers: int, n_features: int, k: int, n_elected: int) -> None:
     """Short ballots of few features: ties of votes, and of votes and places, everywhere."""
@@ -199,7 +201,7 @@ def as_oracle_nodes(nodes: list[brute.Node]) -> list[oracle.Node]:
 
 
 @pytest.mark.filterwarnings("ignore::pvtree.training.skew.SkewWarning")
-@settings(max_examples=30)
+@examples(20)
 @given(
     st.integers(0, 2**32), st.integers(1, 150), st.integers(2, 6), st.sampled_from([0, 0, 2, 3, 9]), st.integers(1, 3),
     st.lists(st.sampled_from(KINDS), min_size=2, max_size=9).map(tuple), st.sampled_from([0, 3, 8]), st.integers(1, 6),

@@ -132,7 +132,7 @@ def test_virtual_machines_and_validation(tmp_path, capsys):
 
 
 def run_ranks(given, **how):
-    command = [MPIEXEC, "-n", "3", sys.executable, "-m", "pvtree", *given]
+    command = [MPIEXEC, "-n", "2", sys.executable, "-m", "pvtree", *given]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, **how)
 
 
@@ -148,7 +148,7 @@ def test_ranks_train_the_model_of_one_process(task, more, learner, tmp_path):
     done = run_ranks([*arguments(task, data, model), *more, f"--valid={data}"])
     assert done.returncode == 0, done.stderr
     assert model.read_text() == expected
-    assert len(re.findall(f"by {learner} on 3 workers", done.stdout)) == 1
+    assert len(re.findall(f"by {learner} on 2 workers", done.stdout)) == 1
     assert len(done.stdout.splitlines()) == 4, done.stdout
 
 

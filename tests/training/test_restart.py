@@ -10,6 +10,7 @@ from pvtree import GBDTClassifier, GBDTRanker, GBDTRegressor, RandomForestRegres
 from pvtree.comm import local
 from pvtree.errors import InvalidParameterError, PeerFailedError
 from pvtree.training.callbacks import early_stopping
+from thoroughness import checkered
 
 SMALL = {"num_leaves": 7, "min_child_samples": 5, "max_bin": 31, "verbosity": 0}
 KINDS = {
@@ -65,9 +66,9 @@ def same(one, other):
     assert one.best_iteration_ == other.best_iteration_
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("before", "after"), [(1, 1), (3, 1), (1, 3), (2, 5)])
-def test_any_number_of_workers_ends_with_the_same_model(kind, before, after, tmp_path):
+@pytest.mark.parametrize(("kind", "workers"), checkered(KINDS, [(1, 1), (3, 1), (1, 3), (2, 5)]))
+def test_any_number_of_workers_ends_with_the_same_model(kind, workers, tmp_path):
+    before, after = workers
     whole = fit(kind)
     with pytest.raises(Interrupted):
         fit(kind, tmp_path, before, crash=8)

@@ -11,6 +11,7 @@ from city_table import city_table
 from pvtree import GBDTClassifier, GBDTRanker, GBDTRegressor, RandomForestClassifier
 from pvtree.comm import local
 from pvtree.errors import InvalidDataError, InvalidParameterError
+from thoroughness import checkered
 
 N_ROWS = 240
 # Where the rows are cut: evenly, unevenly with workers that have none, and more workers than some have rows for.
@@ -59,8 +60,7 @@ def same_models(fitted, whole):
         assert each.best_score_ == whole.best_score_
 
 
-@pytest.mark.parametrize("cuts", CUTS, ids=str)
-@pytest.mark.parametrize("learner", ["data", "attribute", "quantized"])
+@pytest.mark.parametrize(("cuts", "learner"), checkered(CUTS, ["data", "attribute", "quantized"]), ids=str)
 def test_spread_rows_give_the_model_of_all_rows(cuts, learner):
     """Names, categories counted over all workers, text classes of which some workers have one, rows of weight 0."""
     X, signal = table()
@@ -95,8 +95,7 @@ def test_auc_decides_the_same_on_all_workers(cuts):
 
 
 @pytest.mark.parametrize("cuts", CUTS, ids=str)
-@pytest.mark.parametrize("has_weight", [False, True])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("has_weight", "dtype"), checkered([False, True], [np.float32, np.float64]))
 def test_queries_that_a_cut_goes_through_are_moved(cuts, has_weight, dtype):
     """A query may reach over several workers, and one worker may have no other rows than its middle."""
     rng = np.random.default_rng(5)
