@@ -148,7 +148,7 @@ def test_regression_trees_equal_the_brute_force(case: Case) -> None:
 # More than 8192 rows: nodes keep one sum per field, children become small enough for packed words, and the larger
 # child's histogram is its parent's less its sibling's, on both sides of that change.
 @pytest.mark.parametrize(
-    ("n_classes", "limits"), checkered([0, 2, 9], [{"num_leaves": 0, "min_child_samples": 60}, {"num_leaves": 40}])
+    ("n_classes", "limits"), checkered([0, 9, 2], [{"num_leaves": 0, "min_child_samples": 60}, {"num_leaves": 40}])
 )
 def test_large_nodes_equal_the_brute_force(n_classes: int, limits: dict[str, int]) -> None:
     check(Case(7, 10_000, ("many", "gaps", "few", "category", "infinite"), n_classes, False, 255, limits))
