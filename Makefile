@@ -26,7 +26,7 @@ demo: $(VENV)/.demo-installed  ## Train and evaluate on real data, under 4 minut
 	@$(BIN)/python -m pvtree.front.demo
 
 # First what the package itself needs, so that kernels are compiled while the test tools are installed.
-test: $(VENV)/.demo-installed  ## Lint, check types and run every test, under 8 minutes from nothing on two cores
+test: $(VENV)/.demo-installed  ## Lint, check types and run every test, from nothing
 	@$(MAKE) --no-print-directory -j 3 kernels lint types unit
 
 lint: $(VENV)/.test-installed  ## Run ruff's linter and formatter, and check the order of the rooms, without changing anything

@@ -22,6 +22,8 @@ from pvtree.errors import CommunicationError, DivergedError, InvalidParameterErr
 
 
 class TestTCP(Conformance):
+    sizes = (1, 3, 8)
+
     def run(self, function, size, *, timeout=60.0):
         return tcp_threads.run(function, size, timeout=timeout)
 

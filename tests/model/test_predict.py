@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import typeof
 
 from naive_kernels import find_leaf_naive
 from pvtree.errors import InvalidDataError, InvalidParameterError
@@ -248,3 +249,12 @@ def test_integers_are_rows_too():
     model = random_model(15, [20])
     X = np.random.default_rng(0).integers(-2, 3, (30, N_FEATURES))
     np.testing.assert_array_equal(model.predict_raw(X), raw_naive(model, X.astype(np.float64)))
+
+
+def test_kernels_are_compiled_for_one_kind_of_arrays(tmp_path):
+    """Whether a model has one tree or several, or is mapped from a file."""
+    several = random_model(0, [3, 5])
+    several.save(tmp_path / "model.pvtree")
+    models = several, random_model(0, [3]), Model.load(tmp_path / "model.pvtree")
+    kinds = [[typeof(array) for array in predictor.Predictor(model.trees)._packed] for model in models]
+    assert kinds[0] == kinds[1] == kinds[2]

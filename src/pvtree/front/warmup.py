@@ -22,6 +22,8 @@ from pvtree.front.estimators import (
 )
 from pvtree.kernels.beside import compile_alone, compile_line, lines_of
 from pvtree.kernels.cache_folder import folders
+from pvtree.model.model import Model
+from pvtree.model.tree import Tree
 
 _BOOSTING: dict[str, Any] = {"n_estimators": 2, "min_child_samples": 2, "verbosity": 0}
 
@@ -84,11 +86,25 @@ def _contributions() -> None:
     GBDTRegressor(**_BOOSTING).fit(X, y).predict(X, pred_contrib=True)
 
 
+def _prediction() -> None:
+    """By a model that was trained elsewhere: three nodes."""
+    nodes = np.arange(3)
+    tree = Tree(
+        feature=np.array([0, -1, -1]), threshold=np.zeros(3), left_child=np.array([1, 0, 0]), default_left=nodes % 2,
+        cat_set=np.full(3, -1), cat_sets=np.zeros((0, 4), np.uint64), value=nodes[:, None] / 2.0,
+        gain=np.array([1.0, -np.inf, -np.inf]), count=nodes + 1, weight=nodes + 1.0,
+    )  # fmt: skip
+    model = Model((tree,), "regression", "gbdt", n_features=20, n_outputs=1, init_score=np.zeros(1))
+    for dtype in (np.float32, np.float64):
+        model.predict_raw(_data(dtype)[0])
+
+
 # Those that take longest first: others wait for the kernels that they share, and then load them.
 TRAININGS: dict[str, Callable[[], None]] = {
     "boosting": _boosting, "voting": _learner("voting"), "exact_voting": _learner("exact_voting"), "forest": _forest,
     "attribute": _learner("attribute"), "data": _learner("data"), "quantized": _learner("quantized"), "sparse": _sparse,
     "regression": _regression, "classes": _classes, "ranking": _ranking, "contributions": _contributions,
+    "prediction": _prediction,
 }  # fmt: skip
 USUAL = ("boosting", "regression")
 
