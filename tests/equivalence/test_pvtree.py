@@ -14,9 +14,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
 
 import brute_pvtree as brute
 import oracle
+import pvtree
+from pvtree.comm.base import Solo
 from pvtree.find_split import voting
 from pvtree.parameters.params import Params
 from pvtree.training.train import train
@@ -243,3 +246,18 @@ def test_training_by_voting_equals_the_brute_force(
     worker = np.repeat(np.arange(n_workers), [len(block) for block in np.array_split(y, n_workers)])
     nodes = brute.build_tree(brute.Rows(bins, values, worker, n_workers, categorical), rules)
     oracle.assert_same_tree(model.trees[0], as_oracle_nodes(nodes), upper, categorical, gain_rtol=0.0)
+
+
+def test_one_worker_votes_only_where_that_saves_work() -> None:
+    """Of a small table it adds up everything, as the sequential algorithm does, and makes its model."""
+    alone = voting.Voting(Solo(), top_k=2, election_size=2.0, packs=True, ballot_rows=50)
+    assert alone.n_ballot_rows(400, 40_000) == 0
+    assert alone.n_ballot_rows(1200, 100_000) == 50
+    assert alone.n_ballot_rows(4, 10**9) == 0  # all four are elected
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(500, 60)), rng.integers(0, 2, 500)
+    models = [
+        pvtree.GBDTClassifier(n_estimators=2, tree_learner=learner, ballot_rows=20, top_k=2, verbosity=0).fit(X, y)
+        for learner in ("serial", "voting")
+    ]
+    assert_array_equal(*(model.predict_proba(X) for model in models))

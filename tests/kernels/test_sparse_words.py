@@ -57,7 +57,7 @@ def histograms(draw: st.DrawFn) -> Histogram:
 def check_message(message: list[Histogram], first: int) -> None:
     """All in one message, through dirty words, added to sums that are not zero."""
     rng = np.random.default_rng(1)
-    room = sum(int(most_words(np.array(len(each.parts)), each.n_bins)) for each in message)
+    room = sum(int(most_words(len(each.parts), each.n_bins)) for each in message)
     out = rng.integers(-(2**63), 2**63, first + room)
     before = out[:first].copy()
     at = first
@@ -95,7 +95,7 @@ def test_empty_and_full_histograms(name: str, is_wide: bool) -> None:
     empty = Histogram(name, values[:0], bins[:0], 255, is_wide)
     full = Histogram(name, values, bins, 255, is_wide)
     assert empty.n_words == BITMAP_WORDS
-    assert full.n_words == most_words(np.array(len(full.parts)), 255)
+    assert full.n_words == most_words(len(full.parts), 255)
     check_message([empty, full, empty, full], 0)
 
 

@@ -13,7 +13,15 @@ from packed_rows import LAYOUTS, fields_of, histogram, pack, random_values
 from pvtree.growing.layouts import Layout
 from pvtree.kernels.constants import MAX_CAPACITY
 from pvtree.kernels.wire.histograms import from_bytes, max_bits, put_histogram, to_bytes, wire_scratch
-from pvtree.kernels.wire.rows import add_rows, arrange_rows, bits_of_rows, max_bits_of_rows, put_rows, rows_scratch
+from pvtree.kernels.wire.rows import (
+    add_rows,
+    arrange_rows,
+    bits_of_rows,
+    max_bits_of_rows,
+    put_head,
+    put_rows,
+    rows_scratch,
+)
 
 int64 = np.int64
 SETTINGS = settings(max_examples=100)
@@ -36,8 +44,10 @@ class Node:
         layout = self.layout
         arrange_rows(self.words, self.planes, self.size, layout.plane, layout.shift, layout.mask, order, major, minor)
         scratch = rows_scratch(len(self.words))
-        stop = put_rows(order, major, minor, self.size, layout.mask, self.bins, self.n_bins, out, int64(bit), scratch)
-        assert bits_of_rows(major, minor, self.size, layout.mask, self.bins, self.n_bins, scratch) == stop - bit
+        head = message_words(max_bits_of_rows(self.size, 0))
+        head_bits = put_head(major, minor, self.size, layout.mask, scratch, head)
+        stop = put_rows(head, head_bits, order, self.size, self.bins, self.n_bins, out, int64(bit), scratch)
+        assert bits_of_rows(head_bits, self.size, self.bins, self.n_bins, scratch) == stop - bit
         assert stop - bit <= max_bits_of_rows(self.size, int64(len(self.n_bins)))
         return stop
 

@@ -348,6 +348,7 @@ def check(case: Case, data: Data | None = None) -> tuple[list[brute.Node], list[
         patch("pvtree.growing.ballot_sample.CANDIDATES", case.candidates),
         patch("pvtree.growing.ballot_sample.LEAST_ROWS", LEAST_ROWS),
         patch("pvtree.growing.ballot_sample.LEAST_FIRST_ROWS", LEAST_FIRST_ROWS),
+        patch("pvtree.find_split.voting._WORTH_SAMPLING", 0),
     ):
         grown = local.run(lambda comm: grow(case, data, comm, elections), case.n_workers)
     nodes = brute_force(case, data)

@@ -13,7 +13,7 @@ from pvtree.find_split.merging import with_passenger, without_passenger
 from pvtree.find_split.proof import Proof
 from pvtree.find_split.splits import agree_on_best
 from pvtree.find_split.top_k_by_level import TopKByLevel
-from pvtree.find_split.voting import Voting, elect, top_k
+from pvtree.find_split.voting import Voting, best_of, elect, top_k
 from pvtree.growing.frontier_records import Elected
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class ExactVoting(Voting):
         # Local and global voting.
         merges_all = self._merges_all(frontier)
         rows = frontier.is_open & ~merges_all
-        ballots = top_k(frontier, self.ballot_size, rows, with_bounds=True)
+        ballots = self._vote(frontier, rows)
         all_ballots = np.stack(self.exchange.allgather(ballots, "ballots"))
         elected = elect(all_ballots, self.n_elected, frontier, rows)
         elected = with_all_of(frontier, merges_all, elected)
@@ -101,6 +101,11 @@ class ExactVoting(Voting):
             self._note_votes(frontier, nodes, all_ballots)
         else:
             self.ballots.append((nodes, all_ballots))
+
+    def _vote(self, frontier: Frontier, rows: np.ndarray) -> np.ndarray:
+        """Name the features with the largest bounds: these must be found in any case, and order them as gains do."""
+        k = min(self.ballot_size, frontier.n_features)
+        return best_of(frontier, rows, frontier.local_bounds(rows), k)[rows]
 
     def confirm(self, frontier: Frontier, nodes: np.ndarray, is_end: bool) -> bool:
         """Begin to prove the splits of these nodes; at the end, also that no other node should be split instead."""
@@ -294,6 +299,9 @@ class AuditedVoting(ExactVoting):
         """Prove what is split, and nothing else: nobody would act on it."""
         nodes = nodes[self.known.how[nodes] == _UNKNOWN] if self.is_audited else nodes[:0]
         return len(nodes) > 0 and self._prove(frontier, nodes)
+
+    def _vote(self, frontier: Frontier, rows: np.ndarray) -> np.ndarray:
+        return top_k(frontier, self.ballot_size, rows, with_bounds=True)
 
     def _merges_all(self, frontier: Frontier) -> np.ndarray:
         return np.zeros(frontier.n_nodes, bool)  # plain voting votes on every node

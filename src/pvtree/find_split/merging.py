@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pvtree.find_split.exchange import Exchange
-from pvtree.find_split.histogram_messages import HistogramMessages
+from pvtree.find_split.histogram_messages import HistogramMessages, MessageRoom
 from pvtree.growing.frontier_records import Elected, Items
 from pvtree.kernels.wire import merge as kernels
 from pvtree.kernels.wire.messages import PACKED
@@ -28,6 +28,8 @@ class Merging:
     def __init__(self, exchange: Exchange, form: np.int64) -> None:
         self.exchange, self.form = exchange, form
         self.rank, self.size = exchange.comm.rank, exchange.comm.size
+        self.room: MessageRoom | None = None
+        self.owners = np.empty(0, np.int64)
         self.forget()
 
     def forget(self) -> None:
@@ -63,7 +65,10 @@ class Merging:
         if self.size == 1:
             frontier.add_own_items(items)
             return []
-        histograms = HistogramMessages(frontier, items, self._owner(frontier), self.form, self.rank, self.size)
+        self.room = self.room or MessageRoom(frontier)
+        histograms = HistogramMessages(
+            frontier, items, self._owner(frontier), self.form, self.rank, self.size, self.room
+        )
         messages = histograms.write()
         own, messages[self.rank] = messages[self.rank], messages[self.rank][:0]
         if along is not None:
@@ -81,13 +86,15 @@ class Merging:
     def _about(self, frontier: Frontier, histograms: HistogramMessages) -> int:
         """About how many bytes a worker sends, by what all workers know."""
         if self.form != PACKED:
-            return 8 * sum(histograms.plain)
+            return 8 * int(histograms.plain.sum())
         # Few rows are sent one by one, many as about two bytes of each bin.
         each = 2 * np.minimum(frontier.row_counts // self.size, frontier.stride)
         return int(histograms.n_items.sum(axis=1) @ each)
 
     def _owner(self, frontier: Frontier) -> np.ndarray:
-        return np.arange(frontier.n_features) % self.size
+        if len(self.owners) != frontier.n_features:
+            self.owners = np.arange(frontier.n_features) % self.size
+        return self.owners
 
     def _plan(self, frontier: Frontier, elected: Elected) -> Items:
         known = (np.zeros(1, np.int64), _NOTHING) if self.before is None else (self.before.start, self.before.feature)

@@ -18,6 +18,10 @@ from pvtree.kernels.wire.messages import PACKED, PLAIN
 if TYPE_CHECKING:
     from pvtree.growing.frontier import Frontier
 
+# A single worker votes by samples of tables with at least this many values. Of smaller ones, the sequential algorithm
+# adds up everything in less time than a vote takes (docs/adr/0054-when-one-worker-votes.md).
+_WORTH_SAMPLING = 2**25
+
 
 class Voting(ParallelStrategy):
     """Each worker nominates ``top_k`` features; the ``election_size * top_k`` most nominated are merged.
@@ -43,8 +47,9 @@ class Voting(ParallelStrategy):
     def n_merged(self, n_features: int) -> int:
         return min(n_features, self.n_elected)
 
-    def n_ballot_rows(self, n_allowed: int) -> int:
-        return self.ballot_rows if n_allowed > self.n_elected else 0
+    def n_ballot_rows(self, n_allowed: int, n_rows: int) -> int:
+        is_worth_it = self.exchange.comm.size > 1 or n_rows * n_allowed >= _WORTH_SAMPLING
+        return self.ballot_rows if n_allowed > self.n_elected and is_worth_it else 0
 
     def begin_tree(self, frontier: Frontier) -> None:
         self.merging.forget()
@@ -70,9 +75,10 @@ class Voting(ParallelStrategy):
         self.merging.merge(frontier, elected)
         agree_on_best(frontier, self.exchange)
         # The winners are among the elected, whose votes are known.
-        is_winner = elected.feature == frontier.features_of(frontier.row_node)[elected.row]
+        row = elected.row
+        is_winner = elected.feature == frontier.features_of(frontier.row_node)[row]
         votes = np.zeros(frontier.n_nodes, np.int64)
-        votes[elected.row[is_winner]] = elected.votes[is_winner]
+        votes[row[is_winner]] = elected.votes[is_winner]
         self.winners_votes.append((frontier.row_node, votes))
 
     def finish_tree(self, frontier: Frontier, is_split: np.ndarray) -> None:
@@ -97,15 +103,15 @@ def top_k(frontier: Frontier, k: int, rows: np.ndarray | None = None, with_bound
         n_candidates = sample.n_candidates(frontier, k)
         if n_candidates:
             # Departs from the paper, as samples do: of many features only the best at a first look get a close one.
-            candidates = _best(frontier, rows, sample.first_gains(frontier, rows), n_candidates)
+            candidates = best_of(frontier, rows, sample.first_gains(frontier, rows), n_candidates)
             candidates.sort(axis=1)
             gains = sample.closer_gains(frontier, rows, candidates)
         else:
             gains = sample.gains(frontier, rows)
-    return _best(frontier, rows, gains, k)[rows]
+    return best_of(frontier, rows, gains, k)[rows]
 
 
-def _best(frontier: Frontier, rows: np.ndarray, gains: np.ndarray, k: int) -> np.ndarray:
+def best_of(frontier: Frontier, rows: np.ndarray, gains: np.ndarray, k: int) -> np.ndarray:
     """(n_nodes, k): the features with the largest gains, best first; for fewer, the largest number of the dtype."""
     dtype = np.uint16 if frontier.n_features < np.iinfo(np.uint16).max else np.uint32
     best = np.empty((frontier.n_nodes, k), dtype)

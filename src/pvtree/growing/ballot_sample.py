@@ -51,6 +51,7 @@ class BallotSample:
         self.ids, self.team = shard.ids, team
         self.n_rows, self.n_workers = n_rows, n_workers
         self.level = np.empty(shard.n_rows, np.uint8)
+        self._planned: tuple[np.ndarray, tuple[np.ndarray, np.ndarray]] | None = None
         self.groups: np.ndarray | None = None  # made when it is needed: see kernels/growing/two_looks.py
 
     def order_rows(self, memory: TreeMemory, n_rows: int, key: int) -> None:
@@ -66,7 +67,7 @@ class BallotSample:
         n = CANDIDATES * k
         if not frontier.is_plain or n * _WORTH_TWO_LOOKS > frontier.n_allowed:
             return 0
-        n_sampled = self._stops(frontier, self._wanted(frontier)) - frontier.nodes["start"][frontier.row_node]
+        n_sampled = self._plan(frontier)[1] - frontier.nodes["start"][frontier.row_node]
         return n if n_sampled.max(initial=0) <= frontier.layout.capacity else 0
 
     def gains(self, frontier: Frontier, rows: np.ndarray) -> np.ndarray:
@@ -74,7 +75,7 @@ class BallotSample:
 
         For these rows of the frontier; no histogram is kept.
         """
-        with self._sampled(frontier, self._wanted(frontier)) as (n_own, n_sampled):
+        with self._sampled(frontier, self._plan(frontier)[1]) as (n_own, n_sampled):
             if frontier.is_plain and n_sampled.max(initial=0) <= frontier.layout.capacity:
                 self._look_in_blocks(frontier, rows, n_own)
             else:
@@ -86,8 +87,8 @@ class BallotSample:
 
     def first_gains(self, frontier: Frontier, rows: np.ndarray) -> np.ndarray:
         """The same at a first look: by fewer rows, and at boundaries between groups of bins."""
-        wanted = np.maximum(LEAST_FIRST_ROWS, self._wanted(frontier) // FIRST_SHARE)
-        with self._sampled(frontier, wanted) as (n_own, _):
+        wanted = np.maximum(LEAST_FIRST_ROWS, self._plan(frontier)[0] // FIRST_SHARE)
+        with self._sampled(frontier, self._stops(frontier, wanted)) as (n_own, _):
             packed = self._packed_groups(frontier.memory)
             n_families = plan_samples(frontier.row_node, rows, frontier.families, frontier.nodes)
             frontier.run_on_blocks(
@@ -101,9 +102,10 @@ class BallotSample:
 
         A sample large enough for all boundaries is looked at as a whole: all features are candidates.
         """
-        with self._sampled(frontier, self._wanted(frontier)) as (n_own, n_sampled):
+        with self._sampled(frontier, self._plan(frontier)[1]) as (n_own, n_sampled):
             is_large = n_sampled >= FULL_LOOK
-            self._look_in_blocks(frontier, rows & is_large, n_own)
+            if is_large.any():
+                self._look_in_blocks(frontier, rows & is_large, n_own)
             n_families = plan_samples(frontier.row_node, rows & ~is_large, frontier.families, frontier.nodes)
             frontier.run_on_blocks(
                 two_looks.look_closely, int(n_families), frontier.local_record, frontier.families, frontier.nodes,
@@ -124,6 +126,13 @@ class BallotSample:
         share = np.sqrt(frontier.row_counts / max(1, int(frontier.nodes[0]["n_rows"])))
         return np.maximum(LEAST_ROWS, np.ceil(share * (self.n_rows / self.n_workers)).astype(np.int64))
 
+    def _plan(self, frontier: Frontier) -> tuple[np.ndarray, np.ndarray]:
+        """(``_wanted``, ``_stops``) of these nodes, found once for all looks at them."""
+        if self._planned is None or self._planned[0] is not frontier.row_node:
+            wanted = self._wanted(frontier)
+            self._planned = frontier.row_node, (wanted, self._stops(frontier, wanted))
+        return self._planned[1]
+
     def _stops(self, frontier: Frontier, wanted: np.ndarray) -> np.ndarray:
         """int64 (n_nodes,): where the sample ends among the places of each node's rows."""
         stops = np.empty(frontier.n_nodes, np.int64)
@@ -131,11 +140,10 @@ class BallotSample:
         return stops
 
     @contextmanager
-    def _sampled(self, frontier: Frontier, wanted: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def _sampled(self, frontier: Frontier, sampled: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """For a while the rows of each node on this worker are those of its sample; gives (all rows, sampled rows)."""
         nodes, row_node = frontier.nodes, frontier.row_node
         start, stop, slot = (nodes[name][row_node] for name in ("start", "stop", "slot"))
-        sampled = self._stops(frontier, wanted)
         nodes["stop"][row_node] = sampled
         nodes["slot"][row_node] = -1  # histograms of all rows that a proof may need stay as they are
         frontier.begin_local()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pvtree.binning.mapped_bins import is_mapped, read_ahead
-from pvtree.growing.ballot_sample import BALLOT_BOUNDARIES, BallotSample
+from pvtree.growing.ballot_sample import BallotSample
 from pvtree.growing.constraints import NO_CONSTRAINTS, Constraints
 from pvtree.growing.frontier_records import Elected, Items, split_dtype
 from pvtree.growing.growing_tree import GrowingTree
@@ -18,7 +18,7 @@ from pvtree.kernels.bounds import local as bounds
 from pvtree.kernels.bounds import wire as bound_wire
 from pvtree.kernels.constants import ENTROPY, N_BINS
 from pvtree.kernels.growing import frontier as kernels
-from pvtree.kernels.growing.records import FAMILY, WANT_BEST, WANT_GAINS, WANT_HISTOGRAMS
+from pvtree.kernels.growing.records import FAMILY, WANT_BEST, WANT_BOUNDS, WANT_GAINS, WANT_HISTOGRAMS
 from pvtree.kernels.wire.merge import search_items, subtract_items
 from pvtree.kernels.wire.messages import add_own_items
 
@@ -231,15 +231,27 @@ class Frontier(GrowingTree):
         Only of these rows of the frontier, if given. ``with_bounds`` also finds ``bounds`` of what this worker's own
         rows could contribute to a gain.
         """
-        nodes = self.nodes
-        self.begin_local()
-        is_open = nodes["is_open"][self.row_node]
-        if rows is not None:
-            nodes["is_open"][self.row_node[~rows]] = 0  # others are not searched
-        self.local_record["most_boundaries"] = BALLOT_BOUNDARIES if with_bounds else N_BINS
-        self._evaluate_families(self.local_record, WANT_GAINS, self._room_for_bounds() if with_bounds else None)
-        nodes["is_open"][self.row_node] = is_open
+        self._evaluate_locally(self.is_open if rows is None else rows, WANT_GAINS, with_bounds)
         return self.gains[: self.n_nodes]
+
+    def local_bounds(self, rows: np.ndarray) -> np.ndarray:
+        """float64 (n_nodes, n_features): the larger bound of each feature, for these rows; finds ``bounds`` alone.
+
+        It orders features much like their gains by this worker's own rows: it is what their best split saves,
+        compared with what all workers' rows together make of the node.
+        """
+        self._evaluate_locally(rows, WANT_BOUNDS, True)
+        above, below = self.bounds[:, : self.n_nodes]
+        return np.maximum(above, below, out=self.gains[: self.n_nodes])
+
+    def _evaluate_locally(self, rows: np.ndarray, wanted: np.int64, with_bounds: bool) -> None:
+        nodes, row_node = self.nodes, self.row_node
+        self.begin_local()
+        is_open = nodes["is_open"][row_node]
+        nodes["is_open"][row_node[~rows]] = 0  # others are not searched
+        self.local_record["most_boundaries"] = N_BINS
+        self._evaluate_families(self.local_record, wanted, self._room_for_bounds() if with_bounds else None)
+        nodes["is_open"][row_node] = is_open
 
     def begin_local(self) -> None:
         """Sums of this worker's rows in each node, and room for the gains."""
@@ -271,6 +283,9 @@ class Frontier(GrowingTree):
         """
         has_none = self.nodes["slot"][self.row_node] < 0
         wanted = has_none & (n_wanted >= _SINGLY_BELOW * self.n_features)
+        if not wanted.any():
+            write(0, self.n_nodes)
+            return
         first = 0
         while first < self.n_nodes:
             last, n_families = kernels.plan_additions(

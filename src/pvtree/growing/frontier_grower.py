@@ -40,7 +40,7 @@ class FrontierGrower:
         n_workers = comm.size
         most_leaves = min(max_leaves, shard.ids.n_all)  # each has a row
         pool = (2 * most_leaves + 2 if max_leaves else 512, POOL_BYTES // comm.n_on_host)
-        ballot_rows = strategy.n_ballot_rows(n_sampled or shard.n_all_features)
+        ballot_rows = strategy.n_ballot_rows(n_sampled or shard.n_all_features, shard.ids.n_all)
         self.frontier = Frontier(shard, layout, n_sampled, n_workers, pool, team, constraints, ballot_rows)
         self.memory = self.frontier.memory
         n_features = shard.n_all_features
@@ -93,7 +93,8 @@ class FrontierGrower:
         """Find the splits of all open children; returns the nodes evaluated."""
         frontier = self.frontier
         worth_it = frontier.with_open_children(parents)
-        frontier.give_up_histograms(np.setdiff1d(parents, worth_it))
+        if len(worth_it) < len(parents):
+            frontier.give_up_histograms(np.setdiff1d(parents, worth_it))
         evaluated = [np.empty(0, np.int64)]
         for first in range(0, len(worth_it), self.most_pairs):
             frontier.look_at_children(worth_it[first : first + self.most_pairs])

@@ -23,8 +23,8 @@ class Strategy:
         """The largest number of features whose histograms are merged at a node."""
         return 0
 
-    def n_ballot_rows(self, n_allowed: int) -> int:
-        """About how many rows vote at the root if nodes may use so many features; 0 for all, or if nobody votes."""
+    def n_ballot_rows(self, n_allowed: int, n_rows: int) -> int:
+        """About how many of ``n_rows`` vote at the root if nodes may use so many features; 0: all, or nobody votes."""
         return 0
 
     def begin_tree(self, frontier: Frontier) -> None:

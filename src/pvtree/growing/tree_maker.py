@@ -45,7 +45,7 @@ class TreeMaker:
         self.strategy = strategy
         self.constraints = Constraints.of(params, shard.n_all_features)
         self.grower: Grower | FrontierGrower
-        votes_by_sample = strategy.n_ballot_rows(self.n_sampled or shard.n_all_features) > 0
+        votes_by_sample = strategy.n_ballot_rows(self.n_sampled or shard.n_all_features, shard.ids.n_all) > 0
         # On one worker all strategies find what the sequential algorithm finds. Bins in a file are better read once for
         # all open nodes than once for each.
         if worker.comm.size == 1 and not votes_by_sample and not is_mapped(shard.data.bins):

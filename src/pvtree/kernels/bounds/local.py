@@ -6,12 +6,14 @@ import numpy as np
 
 from pvtree.kernels.constants import BLOCK, COUNT_BITS, ENTROPY, N_BINS, ZERO
 from pvtree.kernels.elementary import exp, log
-from pvtree.kernels.growing.collect import decode_feature, gradient_bits
+from pvtree.kernels.growing.collect import decode_feature, gradient_bits, gradient_in, hessian_in
 from pvtree.kernels.growing.records import (
     TILE_BOUNDARIES,
     is_categorical_of,
     lane_below_of,
     lane_best_of,
+    lane_bin_of,
+    lane_count_of,
     lane_total_of,
     mask_of,
     n_bins_of,
@@ -21,6 +23,8 @@ from pvtree.kernels.growing.records import (
     sums_of,
     table_of,
     tile_of,
+    tile_scores_of,
+    wide_of,
     words_of,
 )
 from pvtree.kernels.growing.split import insert, x_log_x
@@ -232,58 +236,93 @@ def can_bound_lanes(tree):
 
 
 @njit
-def bound_tile(tile, totals, aim, tree, above, below):
-    """Raise above[lane] and below[lane] to the largest of the tile's boundaries."""
+def bound_tile(tile, totals, aim, tree, rises, falls, above, below):
+    """Raise above[lane] and below[lane] to the largest of the tile's boundaries; ``rises``, ``falls`` are scratch."""
     h_shift, h_mask, g_shift = gradient_bits(tree)
     penalty = tree.reg_lambda / tree.hess_scale
     g_total, h_total = np.float64(totals[tree.n_fields - 1]), np.float64(totals[tree.hess_field])
+    for i in range(len(tile)):
+        h, g = hessian_in(tile[i], h_shift, h_mask), gradient_in(tile[i], g_shift)
+        h_left, h_right = h + penalty, h_total - h + penalty
+        left, right = g - aim * h_left, g_total - g - aim * h_right
+        # A side with neither rows nor penalty saves nothing: its hessian is taken to be 1.
+        h_left = h_left if h_left > 0.0 else (1.0 if left == 0.0 else _NEXT_TO_NOTHING)
+        h_right = h_right if h_right > 0.0 else (1.0 if right == 0.0 else _NEXT_TO_NOTHING)
+        up, down = (left if left > 0.0 else 0.0), (left if left < 0.0 else 0.0)
+        right_up, right_down = (right if right > 0.0 else 0.0), (right if right < 0.0 else 0.0)
+        # Over a common denominator: a division costs more than all the rest.
+        inverse = 1.0 / (h_left * h_right)
+        rises[i] = (up * up * h_right + right_down * right_down * h_left) * inverse
+        falls[i] = (down * down * h_right + right_up * right_up * h_left) * inverse
+    # In a loop of its own, as the first one is several times as fast without results that wait for each other.
     for start in range(0, len(tile), BLOCK):
+        rise, fall = rises[start:][:BLOCK], falls[start:][:BLOCK]
         for lane in range(BLOCK):
-            word = tile[start + lane]
-            h, g = np.float64((word >> h_shift) & h_mask), np.float64(word >> g_shift)
-            h_left, h_right = h + penalty, h_total - h + penalty
-            left, right = g - aim * h_left, g_total - g - aim * h_right
-            # A side with neither rows nor penalty saves nothing: its hessian is taken to be 1.
-            h_left = h_left if h_left > 0.0 else (1.0 if left == 0.0 else _NEXT_TO_NOTHING)
-            h_right = h_right if h_right > 0.0 else (1.0 if right == 0.0 else _NEXT_TO_NOTHING)
-            up, down = max(left, 0.0), min(left, 0.0)
-            right_up, right_down = max(right, 0.0), min(right, 0.0)
-            # Over a common denominator: a division costs more than all the rest.
-            inverse = 1.0 / (h_left * h_right)
-            rise = (up * up * h_right + right_down * right_down * h_left) * inverse
-            fall = (down * down * h_right + right_up * right_up * h_left) * inverse
-            above[lane] = rise if rise > above[lane] else above[lane]
-            below[lane] = fall if fall > below[lane] else below[lane]
+            above[lane] = rise[lane] if rise[lane] > above[lane] else above[lane]
+            below[lane] = fall[lane] if fall[lane] > below[lane] else below[lane]
+
+
+@njit
+def sum_up_used_bins(bins, b, so_far, own):
+    """own[i * BLOCK] = the sums up to bin ``b`` and to each later bin with rows, of at most TILE_BOUNDARIES.
+
+    A boundary after an empty bin splits the rows like the one before it; only the first bin always counts, because the
+    left side may have no rows. Returns (the number of sums, the next bin, the sum before it).
+    """
+    n = ZERO
+    while b < len(bins) and n < TILE_BOUNDARIES:
+        so_far += bins[b]
+        own[n * BLOCK] = so_far
+        n += np.int64((bins[b] != 0) | (b == 0))
+        b += 1
+    return n, b, so_far
+
+
+@njit
+def sum_up_bins(bins, b, so_far, own):
+    """The same up to each bin, whether it has rows or not."""
+    some = bins[b:][:TILE_BOUNDARIES]
+    for i in range(len(some)):
+        so_far += some[i]
+        own[i * BLOCK] = so_far
+    return np.int64(len(some)), b + len(some), so_far
 
 
 @njit
 def bound_lanes(hist, base, lane_step, features, n_lanes, node, row, tree, scratch, values, aims):
     """Store the bounds of a block's ordered features, one a lane, all at once, from packed words of one plane."""
-    n_bins = n_bins_of(tree)
-    totals = sums_of(tree)[node]
-    tile, running = tile_of(scratch), lane_total_of(scratch)
-    above, below = lane_best_of(scratch), lane_below_of(scratch)
+    n_bins, totals = n_bins_of(tree), sums_of(tree)[node]
+    tile, so_far, next_bin = tile_of(scratch), lane_total_of(scratch), lane_bin_of(scratch)
+    count, above, below = lane_count_of(scratch), lane_best_of(scratch), lane_below_of(scratch)
+    rises, falls = tile_scores_of(scratch), wide_of(scratch)[: len(tile)].view(np.float64)
     above[:], below[:] = 0.0, 0.0
     any_missing, most_bins = False, ZERO
     for lane in range(n_lanes):
         any_missing |= hist[base + lane * lane_step] & _COUNT_MASK != 0
         most_bins = max(most_bins, n_bins[features[lane]])
+    skips_empty = totals[0] < most_bins
     tile[:] = 0
     for missing_left in range(2 if any_missing else 1):
         for lane in range(n_lanes):
-            running[lane] = hist[base + lane * lane_step] if missing_left else ZERO
-        for chunk in range(0, most_bins, TILE_BOUNDARIES):
-            n_here = min(TILE_BOUNDARIES, most_bins - chunk)
+            so_far[lane] = hist[base + lane * lane_step] if missing_left else ZERO
+            next_bin[lane] = 0
+        more = True
+        while more:
+            most, more = ZERO, False
             for lane in range(n_lanes):
-                at = base + lane * lane_step + 1 + chunk
-                n_own = min(n_here, n_bins[features[lane]] - chunk)
-                total = running[lane]
-                for i in range(n_own):
-                    total += hist[at + i]
-                    tile[i * BLOCK + lane] = total
-                for i in range(max(n_own, ZERO), n_here):
-                    tile[i * BLOCK + lane] = total
-                running[lane] = total
-            bound_tile(tile[: n_here * BLOCK], totals, aims[row, 0], tree, above, below)
+                bins = hist[base + lane * lane_step + 1 :][: n_bins[features[lane]]]
+                at, so_far_here, own = next_bin[lane], so_far[lane], tile[lane:]
+                if skips_empty:
+                    count[lane], next_bin[lane], so_far[lane] = sum_up_used_bins(bins, at, so_far_here, own)
+                else:
+                    count[lane], next_bin[lane], so_far[lane] = sum_up_bins(bins, at, so_far_here, own)
+                most = max(most, count[lane])
+                more |= next_bin[lane] < len(bins)
+            for lane in range(n_lanes):  # lanes with fewer boundaries than others repeat their last one
+                own = tile[lane:]
+                for i in range(count[lane], most):
+                    own[i * BLOCK] = so_far[lane]
+            n = most * BLOCK
+            bound_tile(tile[:n], totals, aims[row, 0], tree, rises[:n], falls[:n], above, below)
     for lane in range(n_lanes):
         values[0, row, features[lane]], values[1, row, features[lane]] = above[lane], below[lane]

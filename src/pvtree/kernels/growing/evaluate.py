@@ -15,6 +15,7 @@ from pvtree.kernels.growing.histogram import histogram_of_block, histogram_of_fe
 from pvtree.kernels.growing.kept_histograms import kept_histogram, sibling_slot, store_bundle, subtract_bundle
 from pvtree.kernels.growing.lanes import best_of_lanes
 from pvtree.kernels.growing.records import (
+    WANT_BOUNDS,
     WANT_GAINS,
     WANT_HISTOGRAMS,
     allowed_of,
@@ -218,7 +219,7 @@ def search_side_by_side(is_wide, n_found, node, tree, nodes):
     Both ways find the same split, but only the first knows the boundaries of ballots.
     """
     is_possible = tree.criterion != ENTROPY and not is_wide
-    if tree.wanted == WANT_GAINS:
+    if tree.wanted == WANT_GAINS or tree.wanted == WANT_BOUNDS:
         return is_possible
     return is_possible and n_found > 12 and nodes[node].stop - nodes[node].start >= LEAST_AT_ONCE
 
@@ -270,7 +271,6 @@ def evaluate_group(item, tree, families, nodes, best, scratch, bounds):
         search_tiny_block(family.node, family.row, group, tree, nodes, best, scratch)
         return
     features, first = lane_feature_of(scratch), block_start_of(tree)[group]
-    searches = tree.wanted != WANT_HISTOGRAMS
     own, own_step, own_lane_step, own_wide = add_up_block(family.node, group, tree, nodes, scratch)
     for turn in range(2):
         # The node itself, then its sibling. One loop, so that the search is compiled once for both.
@@ -279,7 +279,7 @@ def evaluate_group(item, tree, families, nodes, best, scratch, bounds):
             hist, base, step, lane_step, is_wide = own, ZERO, own_step, own_lane_step, own_wide
         else:
             node, row = family.sibling, family.sibling_row
-        if not searches or node < 0 or not nodes[node].is_open:
+        if tree.wanted == WANT_HISTOGRAMS or node < 0 or not nodes[node].is_open:
             continue
         if turn == 1:
             hist, base, step, lane_step, is_wide = subtract_block(
@@ -304,9 +304,11 @@ def evaluate_group(item, tree, families, nodes, best, scratch, bounds):
                     features[lane] = first + lane
                 at = stop
             at_once = search_side_by_side(is_wide, n_found, node, tree, nodes)
-            search_found(
-                hist, base, step, lane_step, is_wide, at_once, n_found, node, own_score, row, group, tree, best, scratch
-            )
+            if tree.wanted != WANT_BOUNDS:
+                search_found(
+                    hist, base, step, lane_step, is_wide, at_once, n_found, node, own_score, row, group, tree, best,
+                    scratch,
+                )  # fmt: skip
             if bounds is not None:
                 bound_group(
                     hist, base, step, lane_step, is_wide, at_once, features, n_found, node, row, tree, scratch, bounds

@@ -115,7 +115,7 @@ TREE = np.dtype(
 
 # What an evaluation leaves behind for each node: the best split of each group of features, the gain of every feature,
 # or only histograms, without any search.
-WANT_BEST, WANT_GAINS, WANT_HISTOGRAMS = (np.int64(what) for what in range(3))
+WANT_BEST, WANT_GAINS, WANT_HISTOGRAMS, WANT_BOUNDS = (np.int64(what) for what in range(4))
 
 # A node while the tree grows. Children are made in pairs, the left one first; rows are rows[buffer, start:stop].
 NODE = np.dtype(

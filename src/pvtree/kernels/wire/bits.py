@@ -75,6 +75,16 @@ def put_bits(out, bit, value, width):
 
 
 @njit
+def copy_bits(source, n_bits, out, bit):
+    """Write the first ``n_bits`` of ``source`` at ``bit``; returns the next bit."""
+    n_words = n_bits >> np.int64(6)
+    for i in range(n_words):
+        bit = put_bits(out, bit, source[i], np.int64(64))
+    rest = n_bits & np.int64(63)
+    return put_bits(out, bit, source[n_words] & ((_U1 << np.uint64(rest)) - _U1), rest) if rest else bit
+
+
+@njit
 def peek(data, bit):
     """The 64 bits at ``bit``. A broken message may point anywhere, so the position is clipped to the array."""
     word = min(np.uint64(bit) >> _U6, np.uint64(len(data) - 2))
@@ -128,13 +138,18 @@ def put_rice_list(coded, n, roots, rice, out, bit):
         word |= ((_U1 << unary) - _U1) << np.uint64(filled)
         filled += width
     bit = put_bits(out, bit, word, filled)
+    word, filled = _U0, ZERO
     for i in range(n):
         parameter = rice_parameter(rice, roots[i])
-        if coded[i] >> np.uint64(parameter) >= escape:
-            bit = put_bits(out, bit, coded[i], np.int64(64))
-        else:
-            bit = put_bits(out, bit, coded[i] & ((_U1 << np.uint64(parameter)) - _U1), parameter)
-    return bit
+        is_escaped = coded[i] >> np.uint64(parameter) >= escape
+        width = np.int64(64) if is_escaped else parameter
+        if filled + width > 64:
+            bit = put_bits(out, bit, word, filled)
+            word, filled = _U0, ZERO
+        rest = coded[i] if is_escaped else coded[i] & ((_U1 << np.uint64(parameter)) - _U1)
+        word |= rest << np.uint64(filled & 63)  # a full word has been written before
+        filled += width
+    return put_bits(out, bit, word, filled)
 
 
 @njit

@@ -29,7 +29,7 @@ from pvtree.kernels.growing.records import (
 from pvtree.kernels.jit import njit
 from pvtree.kernels.wire.bits import get_bits, put_bits
 from pvtree.kernels.wire.histograms import add_histogram, put_histogram
-from pvtree.kernels.wire.rows import add_rows, arrange_rows, bits_of_rows, put_rows
+from pvtree.kernels.wire.rows import add_rows, arrange_rows, bits_of_rows, put_head, put_rows
 from pvtree.kernels.wire.sparse_words import add_sparse, put_sparse
 
 # A message has, node by node, the owner's features that travel. In plain form these are words. Else a bit says what
@@ -38,26 +38,11 @@ from pvtree.kernels.wire.sparse_words import add_sparse, put_sparse
 
 TRAVELS = NONE  # as the parent of an item: every worker sends it; other items are differences
 PLAIN, PACKED, SPARSE = (np.int64(form) for form in range(3))
-_WORD_BITS = np.int64(64)
+WORD_BITS = np.int64(64)
 # With more rows than this for every bin, histograms are always shorter than rows.
 MOST_ROWS_PER_BIN = np.int64(4)
 # About what gradients take: those of a row, and a bin of a histogram of some hundred rows.
 _STATISTICS_BITS, _BIN_BITS = 22.0, 26.0
-
-
-@njit
-def count_plain_words(
-    to, owner, row_n_rows, capacity, n_planes, n_fields, n_bins, item_start, item_feature, item_parent
-):
-    """8-byte words of a plain message: one per bin and plane, or per bin and field of nodes too large to be packed."""
-    size = ZERO
-    for row in range(len(row_n_rows)):
-        n_words = n_fields if row_n_rows[row] > capacity else n_planes
-        for item in range(item_start[row], item_start[row + 1]):
-            feature = item_feature[item]
-            if owner[feature] == to and item_parent[item] == TRAVELS:
-                size += n_words * (n_bins[feature] + 1)
-    return size
 
 
 @njit
@@ -135,7 +120,7 @@ def write_histograms(node, features, form, at, tree, nodes, scratch, wire_scratc
     """Write the node's histograms of these features, in one of the three forms; returns the next bit."""
     n_bins = n_bins_of(tree)
     if form != PACKED:
-        at = (at + _WORD_BITS - 1) // _WORD_BITS
+        at = (at + WORD_BITS - 1) // WORD_BITS
     by_four = can_add_columns(node, tree, nodes)
     four = np.empty(AT_ONCE, np.int64)
     for i in range(len(features)):
@@ -155,7 +140,7 @@ def write_histograms(node, features, form, at, tree, nodes, scratch, wire_scratc
             at = put_histogram(fields, tree.n_planes, tree.n_fields, n_bins[feature], bits, at, wire_scratch)
         else:
             at = put_plain(fields, nodes[node].n_rows > tree.capacity, n_bins[feature], tree, words, at)
-    return at if form == PACKED else at * _WORD_BITS
+    return at if form == PACKED else at * WORD_BITS
 
 
 @njit
@@ -183,10 +168,12 @@ def are_rows_shorter(n_rows, n_features, n_bins):
 
 
 @njit
-def write_node(node, features, form, at, tree, nodes, scratch, wire_scratch, rows_scratch, arranged, words, bits):
+def write_node(
+    node, features, form, at, tree, nodes, scratch, wire_scratch, rows_scratch, order, head, head_bits, words, bits
+):  # fmt: skip
     """Write one node's part of a message that is not plain: its rows or its histograms, whichever is shorter.
 
-    ``arranged`` holds the node's rows as ``arrange_rows`` left them, if there are few enough. Returns the next bit.
+    ``order`` and ``head`` are the node's rows as ``arrange`` left them, if there are few enough. Returns the next bit.
     """
     n_rows = nodes[node].stop - nodes[node].start
     mask = mask_of(tree)
@@ -205,16 +192,18 @@ def write_node(node, features, form, at, tree, nodes, scratch, wire_scratch, row
     if may_send_rows:
         bins_of_rows = np.empty((len(features), n_rows), np.uint8)
         gather_bins(node, features, tree, nodes, bins_of_rows)
-        order, major, minor = arranged[0], arranged[1], arranged[2]
-        if sends_rows or bits_of_rows(major, minor, n_rows, mask, bins_of_rows, n_bins, rows_scratch) < at - start - 1:
+        if sends_rows or bits_of_rows(head_bits, n_rows, bins_of_rows, n_bins, rows_scratch) < at - start - 1:
             at = put_bits(bits, start, ONE, ONE)
-            at = put_rows(order, major, minor, n_rows, mask, bins_of_rows, n_bins, bits, at, rows_scratch)
+            at = put_rows(head, head_bits, order, n_rows, bins_of_rows, n_bins, bits, at, rows_scratch)
     return at
 
 
 @njit
-def arrange(node, tree, nodes, arranged):
-    """Prepare a node's rows for sending, once for all owners."""
+def arrange(node, tree, nodes, rows_scratch, arranged, head):
+    """Prepare a node's rows for sending, once for all owners: arranged[0] is their order.
+
+    ``head`` is what all of them get. Returns its bits.
+    """
     start, stop, buffer = nodes[node].start, nodes[node].stop, nodes[node].buffer
     words = words_of(tree)[buffer, start:stop]
     planes = planes_of(tree)[buffer]
@@ -224,12 +213,13 @@ def arrange(node, tree, nodes, arranged):
         words, planes, stop - start, plane_of(tree), shift_of(tree),
         mask_of(tree), arranged[0], arranged[1], arranged[2],
     )  # fmt: skip
+    return put_head(arranged[1], arranged[2], stop - start, mask_of(tree), rows_scratch, head)
 
 
 @njit
 def write_messages(
     first_row, last_row, form, at, message_start, owner, row_node, item_start, item_feature, item_parent, trees, nodes,
-    scratches, wire_scratch, rows_scratch, arranged, words, bits,
+    scratches, wire_scratch, rows_scratch, arranged, head, words, bits,
 ):  # fmt: skip
     """Append the nodes of rows first_row:last_row to the messages for all workers.
 
@@ -240,8 +230,9 @@ def write_messages(
     features = np.empty(tree.n_features, np.int64)
     for row in range(first_row, last_row):
         node = row_node[row]
+        head_bits = ZERO
         if nodes[node].stop - nodes[node].start <= MOST_ROWS_PER_BIN * tree.stride:
-            arrange(node, tree, nodes, arranged)
+            head_bits = arrange(node, tree, nodes, rows_scratch, arranged, head)
         for to in range(len(form)):
             n = find_features(row, to, owner, item_start, item_feature, item_parent, features)
             if n == 0:
@@ -254,8 +245,8 @@ def write_messages(
                 )
             else:
                 at[to] = write_node(
-                    node, features[:n], form[to], at[to], tree, nodes, scratch, wire_scratch, rows_scratch, arranged,
-                    own_words, own_bits,
+                    node, features[:n], form[to], at[to], tree, nodes, scratch, wire_scratch, rows_scratch,
+                    arranged[0], head, head_bits, own_words, own_bits,
                 )  # fmt: skip
 
 
@@ -273,7 +264,7 @@ def add_node(form, at, features, is_large, tree, scratch, wire_scratch, rows_scr
                 n_bins[features], sums, np.arange(len(features)) * step, N_BINS, rows_scratch,
             )  # fmt: skip
     if form != PACKED:
-        at = (at + _WORD_BITS - 1) // _WORD_BITS
+        at = (at + WORD_BITS - 1) // WORD_BITS
     packed = packed_of(scratch)
     for f in range(len(features)):
         most = n_bins[features[f]]
@@ -283,7 +274,7 @@ def add_node(form, at, features, is_large, tree, scratch, wire_scratch, rows_scr
             at = add_sparse(words, at, most, tree, packed, sums, f * step)
         else:
             at = add_plain(words, at, is_large, most, tree, sums, f * step)
-    return at if form == PACKED else at * _WORD_BITS
+    return at if form == PACKED else at * WORD_BITS
 
 
 @njit

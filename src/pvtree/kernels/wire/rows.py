@@ -10,6 +10,7 @@ from pvtree.kernels.wire.bits import (
     LIST_HEADER,
     PLAN_SIZE,
     bit_length,
+    copy_bits,
     get_bits,
     get_list,
     get_slope,
@@ -131,20 +132,25 @@ def _on_curve(major, mantissa, exponent, square_mantissa, square_exponent):
 
 
 @njit
-def _put_statistics(major, minor, n, mask, scratch, out, bit, write):
-    """Write the sorted majors, as the first and the steps from one to the next, then the minors."""
+def put_head(major, minor, n, mask, scratch, out):
+    """Write how many rows there are and their statistics, the same for all owners, from bit 0 on; returns the bits.
+
+    The sorted majors are the first one and the steps from one to the next; then come the minors. ``out`` needs room
+    for ``max_bits_of_rows`` without features and a word more, and need not be cleared.
+    """
     values, coded, ones, zeros = scratch[_VALUES], scratch[_CODED].view(np.uint64), scratch[_ONES], scratch[_ZEROS]
     plan, curve_plan = scratch[_NUMBERS], scratch[_NUMBERS][PLAN_SIZE:]
+    bit = put_bits(out, ZERO, bit_length(n), _SIZE_BITS)
+    bit = put_bits(out, bit, n, bit_length(n))
+    if n == 0:
+        return bit
     first = zigzag(major[0])
-    if write:
-        bit = put_bits(out, put_bits(out, bit, bit_length(first), _LENGTH_BITS), first, bit_length(first))
-    else:
-        bit += _LENGTH_BITS + bit_length(first)
+    bit = put_bits(out, put_bits(out, bit, bit_length(first), _LENGTH_BITS), first, bit_length(first))
     values[0] = 0
     for i in range(1, n):
         values[i] = major[i] - major[i - 1]
-    bits = plan_list(values, n, ones, zeros, coded, plan)
-    bit = put_list(values, n, ones, zeros, coded, plan, out, bit) if write else bit + bits
+    plan_list(values, n, ones, zeros, coded, plan)
+    bit = put_list(values, n, ones, zeros, coded, plan, out, bit)
     if mask[len(mask) - 1] < 0:
         if len(mask) == 1:  # a gradient without hessian
             return bit
@@ -154,20 +160,18 @@ def _put_statistics(major, minor, n, mask, scratch, out, bit, write):
         curve_bits = plan_list(values, n, ones, zeros, coded, curve_plan) + slope_bits(a) + slope_bits(b)
         bits = plan_list(minor, n, ones, zeros, coded, plan)
         if a != 0 and curve_bits < bits:
-            if not write:
-                return bit + ONE + curve_bits
             bit = put_bits(out, bit, ONE, ONE)
             bit = put_slope(out, put_slope(out, bit, a, a_exponent), b, b_exponent)
             return put_list(values, n, ones, zeros, coded, curve_plan, out, bit)
-        bit = put_bits(out, bit, ZERO, ONE) if write else bit + ONE
+        bit = put_bits(out, bit, ZERO, ONE)
     else:
-        bits = plan_list(minor, n, ones, zeros, coded, plan)
-    return put_list(minor, n, ones, zeros, coded, plan, out, bit) if write else bit + bits
+        plan_list(minor, n, ones, zeros, coded, plan)
+    return put_list(minor, n, ones, zeros, coded, plan, out, bit)
 
 
 @njit
 def _get_statistics(data, bit, n, mask, scratch):
-    """Read what ``_put_statistics`` wrote into the scratch."""
+    """Read the statistics that ``put_head`` wrote into the scratch."""
     major, minor, ones, zeros = scratch[_MAJOR], scratch[_MINOR], scratch[_ONES], scratch[_ZEROS]
     length = min(get_bits(data, bit, _LENGTH_BITS), np.int64(64))
     first = unzigzag(low_bits(peek(data, bit + _LENGTH_BITS), length))
@@ -196,20 +200,19 @@ def _plan_bins(bins, n, n_bins, counts):
     """(bits, mode, least bin, bits of the range, most frequent bin) for one feature's bins."""
     for b in range(N_BINS):
         counts[b] = 0
+    least, most, frequent, its_rows = n_bins, ZERO, ZERO, ZERO
     for i in range(n):
-        counts[bins[i]] += 1
-    least, most, frequent = n_bins, ZERO, ZERO
-    for b in range(n_bins + 1):
-        if counts[b] > 0:
-            least, most = min(least, b), b
-        if counts[b] > counts[frequent]:
-            frequent = b
+        b = np.int64(bins[i])
+        counts[b] += 1
+        least, most = min(least, b), max(most, b)
+        if counts[b] > its_rows or (counts[b] == its_rows and b < frequent):
+            frequent, its_rows = b, counts[b]
     width, range_bits = bit_length(n_bins), bit_length(most - least)
     bits, mode = n * width, _ALL_BINS
     ranged = width + _RANGE_BITS + n * range_bits
     if ranged < bits:
         bits, mode = ranged, _RANGE
-    flagged = 2 * width + _RANGE_BITS + n + (n - counts[frequent]) * range_bits
+    flagged = 2 * width + _RANGE_BITS + n + (n - its_rows) * range_bits
     if flagged < bits:
         bits, mode = flagged, _FREQUENT
     if mode == _ALL_BINS:
@@ -242,30 +245,23 @@ def _put_bins(bins, order, n, n_bins, scratch, out, bit):
 
 
 @njit
-def bits_of_rows(major, minor, n_rows, mask, bins, n_bins, scratch):
+def bits_of_rows(head_bits, n_rows, bins, n_bins, scratch):
     """How many bits ``put_rows`` would write."""
-    bit = _SIZE_BITS + bit_length(n_rows)
-    if n_rows == 0:
-        return bit
-    bit = _put_statistics(major, minor, n_rows, mask, scratch, scratch[_CODED].view(np.uint64), bit, ZERO)
-    for f in range(len(n_bins)):
-        bit += _plan_bins(bins[f], n_rows, n_bins[f], scratch[_NUMBERS])[0]
-    return bit
+    bits = head_bits
+    for f in range(len(n_bins) if n_rows > 0 else 0):
+        bits += _plan_bins(bins[f], n_rows, n_bins[f], scratch[_NUMBERS])[0]
+    return bits
 
 
 @njit
-def put_rows(order, major, minor, n_rows, mask, bins, n_bins, out, bit, scratch):
-    """Write rows as ``arrange_rows`` left them, with bins[f, row] of the features; returns the next free bit.
+def put_rows(head, head_bits, order, n_rows, bins, n_bins, out, bit, scratch):
+    """Write rows as ``put_head`` and ``arrange_rows`` left them, with bins[f, row] of the features.
 
-    ``n_bins`` has one number per feature, ``mask`` is the layout's. ``out`` needs room for ``max_bits_of_rows`` and
+    Returns the next free bit. ``n_bins`` has one number per feature. ``out`` needs room for ``max_bits_of_rows`` and
     a word more, and need not be cleared.
     """
-    bit = put_bits(out, bit, bit_length(n_rows), _SIZE_BITS)
-    bit = put_bits(out, bit, n_rows, bit_length(n_rows))
-    if n_rows == 0:
-        return bit
-    bit = _put_statistics(major, minor, n_rows, mask, scratch, out, bit, ONE)
-    for f in range(len(n_bins)):
+    bit = copy_bits(head, head_bits, out, bit)
+    for f in range(len(n_bins) if n_rows > 0 else 0):
         bit = _put_bins(bins[f], order, n_rows, n_bins[f], scratch, out, bit)
     return bit
 

@@ -15,7 +15,8 @@ from pvtree.kernels.jit import njit
 _N_BITMAP_WORDS = np.int64(5)  # 257 bits
 
 
-def most_words(n_words: np.ndarray, n_bins: int) -> np.ndarray:
+@njit
+def most_words(n_words, n_bins):
     """Room for a histogram of so many words a bin."""
     return _N_BITMAP_WORDS + n_words * (n_bins + 1)
 
