@@ -93,21 +93,15 @@ def task_table(runs: Runs, metric: str) -> str:
 
 
 def summary_table(tasks: Mapping[str, tuple[str, str, Runs]]) -> str:
-    """One line per task: pvtree beside the best peer of each figure."""
-    header = ["data", *(column.title for column in COLUMNS[:4]), "test metric (LightGBM)"]
+    """One line per task: how much better pvtree is than the best peer of each figure."""
+    header = ["data", *(column.title.partition(",")[0] for column in COLUMNS[:4]), "test metric (LightGBM)"]
     rows = []
     for title, metric, runs in tasks.values():
         if runs.get("pvtree") and has_peers(runs):
             scores = [f"{mean_score(runs, name):.4f}" if runs.get(name) else "n/a" for name in ("pvtree", "lightgbm")]
-            cells = [beside_best_peer(runs, column) for column in COLUMNS[:4]]
+            cells = [f"{advantage(runs, 'pvtree', column):.1f}x" for column in COLUMNS[:4]]
             rows.append([title, *cells, f"{metric} {scores[0]} ({scores[1]})"])
     return markdown(header, rows)
-
-
-def beside_best_peer(runs: Runs, column: Column) -> str:
-    peer = best_peer(runs, column)
-    own, other = (shown(runs, name, column) for name in ("pvtree", peer))
-    return f"**{own}** / {other} {LIBRARIES[peer].label} = {advantage(runs, 'pvtree', column):.1f}x"
 
 
 def scaling_table(points: Sequence[Mapping[str, float]]) -> str:

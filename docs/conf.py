@@ -6,7 +6,7 @@ project = "pvtree"
 release = version = installed("pvtree")
 project_copyright = "the pvtree authors, Apache License 2.0"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
-myst_enable_extensions = ["dollarmath"]
+myst_enable_extensions = ["dollarmath", "deflist"]
 myst_heading_anchors = 3
 html_theme = "furo"
 html_title = f"pvtree {release}"

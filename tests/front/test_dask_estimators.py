@@ -25,6 +25,7 @@ import dask.array as da
 from distributed import wait
 from sklearn.exceptions import DataConversionWarning
 
+from browser import REPORTS, needs_browser, tried
 from city_table import city_table
 from dask_functions import PRELOADED, addresses_of, open_cluster, wait_until
 from dask_rows import place_rows
@@ -176,6 +177,15 @@ def test_a_column_of_query_ids_and_categories_that_are_not_named(client):
     fitted = XGBRanker(tree_learner="data", **SMALL).fit(X_dask, on_workers(client, y), categorical_feature=[])
     same(fitted, whole)
     np.testing.assert_array_equal(fitted.predict(X_dask).compute(), whole.predict(X))
+
+
+@needs_browser
+def test_the_report_has_the_workers(client, tmp_path):
+    X, signal = numbers()
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    fitted = GBDTClassifier(tree_learner="voting", **SMALL).fit(on_workers(client, X), on_workers(client, signal > 0.5))
+    fitted.report(REPORTS / "dask.html", X, signal > 0.5)
+    assert tried(REPORTS / "dask.html", 800, tmp_path)["sections"][-1] == "workers"
 
 
 def test_early_stopping(client):

@@ -2,8 +2,6 @@
 
 import json
 import re
-import shutil
-import subprocess
 
 import numpy as np
 import pandas as pd
@@ -11,6 +9,7 @@ import pytest
 from sklearn.metrics import confusion_matrix, roc_auc_score
 
 import pvtree
+from browser import REPORTS, needs_browser, tried
 from pvtree.errors import InvalidParameterError, MissingDependencyError
 from pvtree.front.cli import main
 from pvtree.front.report import page
@@ -20,7 +19,6 @@ from pvtree.front.report.subject import Subject, read_rows
 from pvtree.model.number_text import shown_number, trimmed
 
 pytest.importorskip("altair")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 HOSTILE = "</script><script>document.title='owned'</script>"
 
 rng = np.random.default_rng(0)
@@ -46,8 +44,9 @@ def data_of(text, name):
 
 
 @pytest.fixture(scope="module")
-def binary_page(classifier, tmp_path_factory):
-    path = tmp_path_factory.mktemp("report") / "report.html"
+def binary_page(classifier):
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    path = REPORTS / "virtual-workers.html"
     assert classifier.report(path, frame[TEST], label[TEST]) is classifier
     return path
 
@@ -170,55 +169,21 @@ def test_every_mark_of_the_page_is_filled():
     assert "<!--" not in text
 
 
-TRY = """
-<script>
-const errors = [];
-window.addEventListener("error", (event) => errors.push(event.message));
-window.addEventListener("load", async () => {
-  const page = document.documentElement;
-  for (let i = 0; i < 100 && !page.dataset.charts; i++) await new Promise((go) => setTimeout(go, 50));
-  const slider = document.getElementById("threshold"), before = document.getElementById("threshold-tp").textContent;
-  slider.value = "95";
-  slider.dispatchEvent(new Event("input"));
-  const nodes = () => document.querySelectorAll("#tree-view g[data-node]").length;
-  const all = nodes();
-  document.querySelector('#tree-view g[data-node="0"]').dispatchEvent(new Event("click"));
-  const folded = nodes(), view = document.getElementById("tree-view").getAttribute("viewBox");
-  document.getElementById("tree-out").click();
-  const result = {
-    charts: document.querySelectorAll(".chart svg").length, asked: document.querySelectorAll(".chart").length,
-    threshold: document.getElementById("threshold-value").textContent, before,
-    after: document.getElementById("threshold-tp").textContent, all, folded,
-    zoomed: view !== document.getElementById("tree-view").getAttribute("viewBox"),
-    requests: performance.getEntriesByType("resource").length, title: document.title, errors,
-    wide: page.scrollWidth - page.clientWidth,
-  };
-  const out = document.createElement("pre");
-  out.id = "tried";
-  out.textContent = JSON.stringify(result);
-  document.body.append(out);
-});
-</script>
-"""
-
-
-@pytest.mark.skipif(not CHROMIUM, reason="no Chromium here; install it to try the report in a browser")
-@pytest.mark.parametrize("width", [390, 1280])
+@needs_browser
+@pytest.mark.parametrize("width", [390, 800, 1280])
 def test_a_browser_shows_it_and_answers(binary_page, classifier, tmp_path, width):
-    path = tmp_path / "tried.html"
-    path.write_text(binary_page.read_text("utf-8").replace("<nav", f"{TRY}<nav", 1), "utf-8")
-    done = subprocess.run(
-        [
-            CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND",
-            f"--user-data-dir={tmp_path / 'browser'}", f"--window-size={width},900", "--virtual-time-budget=10000",
-            "--enable-logging=stderr", "--dump-dom", path.as_uri(),
-        ],
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    found = json.loads(re.search(r'<pre id="tried">(.*?)</pre>', done.stdout, re.DOTALL)[1])
-    assert found["errors"] == [] and found["requests"] == 0 and "CONSOLE" not in done.stderr
-    assert found["charts"] == found["asked"] > 8
+    found = tried(binary_page, width, tmp_path)
+    assert found["charts"] > 8
     assert (found["threshold"], found["title"]) == ("0.95", "GBDTClassifier report")
     assert found["after"] != found["before"]
     assert (found["all"], found["folded"]) == (classifier.model_.trees[0].n_nodes, 1)
-    assert found["zoomed"] and found["wide"] <= 0
+
+
+@needs_browser
+def test_a_browser_shows_the_report_of_a_plain_training(tmp_path):
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    small = dict(n_estimators=4, num_leaves=4, n_jobs=1)
+    fitted = pvtree.GBDTRegressor(**small).fit(frame[TRAIN], value[TRAIN], eval_set=[(frame[TEST], value[TEST])])
+    fitted.report(REPORTS / "plain.html", frame[TEST], value[TEST])
+    found = tried(REPORTS / "plain.html", 800, tmp_path)
+    assert found["sections"] == ["summary", "training", "columns", "predictions", "trees"]

@@ -22,6 +22,8 @@ def python_blocks(page: Path) -> list[str]:
 
 
 PAGES = [page for page in sorted(DOCS.glob("*.md")) if python_blocks(page)]
+SCIKIT_LEARNS = ("instance is not fitted yet", "is expecting")  # messages
+ESTIMATORS = ("GBDTClassifier", "GBDTRegressor", "GBDTRanker", "RandomForestClassifier", "DecisionTreeRegressor")
 
 
 def defined_names(block: str) -> set[str]:
@@ -76,3 +78,27 @@ def test_every_public_name_is_in_the_reference():
         name for name in set(pvtree.__all__) - errors - {"__version__"} if not re.search(rf"\b{name}\b", reference)
     ]
     assert not missing
+
+
+def test_every_parameter_has_a_purpose():
+    page = (DOCS / "parameters.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(\w+)`", page))
+    known = {name for kind in ESTIMATORS for name in getattr(pvtree, kind)().get_params()}
+    assert known - named == set()
+
+
+def test_the_messages_of_the_page_are_those_of_the_program():
+    """The words of each quoted message, without what is filled in, stand in the source."""
+    page = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
+    quoted = re.findall(r'^"(.+)"\n: ', page, re.MULTILINE)
+    source = "".join(
+        re.sub(r'"\s*\n\s*f?"', "", path.read_text(encoding="utf-8"))
+        for path in (DOCS.parent / "src" / "pvtree").rglob("*.py")
+    )
+    assert len(quoted) > 10
+    for message in quoted:
+        if any(words in message for words in SCIKIT_LEARNS):
+            continue
+        parts = re.split(r"\.\.\.|\b\d+\b|[][;?]|GBDT\w+|Worker |worker ", message)
+        fixed = [part.strip() for part in parts if len(part) > 6]
+        assert fixed and [part for part in fixed if part not in source] == []

@@ -76,7 +76,7 @@ def plot_metric(
     for own, each in zip(axes, metrics, strict=True):
         finish(own, xlim, ylim, grid, "both")
         _draw(own, {name: results[name][each] for name in names if each in results[name]}, each, _best(booster))
-        own.set(ylabel=None if ylabel is None else ylabel.replace("@metric@", _spelt(each)))
+        own.set(ylabel=None if ylabel is None else ylabel.replace("@metric@", spelt(each)))
         own.xaxis.get_major_locator().set_params(integer=True)
     axes[0].set(title=title)
     axes[-1].set(xlabel=xlabel)
@@ -155,7 +155,8 @@ def _rises(metric: str) -> bool | None:
     return None
 
 
-def _spelt(metric: str) -> str:
+def spelt(metric: str) -> str:
+    """The name of a metric as people write it: AUC, NDCG@10."""
     word, at, rank = metric.partition("@")
     return f"{word.upper()}{at}{rank}" if word in ABBREVIATIONS else metric
 

@@ -14,6 +14,7 @@ from pvtree.front.report.subject import Subject
 N_SHOWN = 20  # columns in the table and the chart
 N_DRAWN = 6  # columns whose partial dependence is drawn
 N_GRID = 24  # places of a partial dependence
+N_CATEGORIES = 12  # the most frequent ones
 N_PAIRS = 10
 REPEATS = 3  # permutations of a column
 
@@ -103,12 +104,14 @@ def add_dependence(found: Section, subject: Subject, features: list[int]) -> Non
     found.pieces.append('<div class="pair">')
     for feature in features:
         labels = subject.model.categories.get(feature)
-        found_curve = partial_dependence(subject.predict_rows, subject.sample, feature, labels, N_GRID)
+        n_points = N_GRID if labels is None else N_CATEGORIES
+        found_curve = partial_dependence(subject.predict_rows, subject.sample, feature, labels, n_points)
         if found_curve is None:
             continue
         name, (grid, mean, names, edges, counts) = subject.names[feature], found_curve
         if names is not None:
-            found.chart(bar_chart(names, mean.tolist(), what), name)
+            order = np.argsort(-mean, kind="stable").tolist()
+            found.chart(bar_chart([names[i] for i in order], mean[order].tolist(), what), name)
             continue
         span = (float(grid[0]), float(grid[-1])) if len(grid) > 1 else None
         titles, x, values = (name, what), grid.tolist(), mean.tolist()

@@ -58,8 +58,8 @@ class Section:
 def table(header: Sequence[str], rows: Sequence[Sequence[object]], caption: str = "") -> str:
     head = "".join(f"<th>{escape(each)}</th>" for each in header)
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
-    title = f"<caption>{escape(caption)}</caption>" if caption else ""
-    return f'<div class="wide"><table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    title = f'<p class="caption">{escape(caption)}</p>' if caption else ""  # not in the table, which may be too wide
+    return f'{title}<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def render(title: str, sections: Sequence[Section], refresh: int | None = None) -> str:

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from pvtree.front.plotting.metric_plots import spelt
 from pvtree.front.report.charts import line_chart, thinned, vertical
 from pvtree.front.report.page import Section
 from pvtree.front.report.subject import Subject
+from pvtree.model.number_text import shown_number
 from pvtree.training.callbacks import TRAINING_NAMES
 
 
@@ -24,7 +26,7 @@ def section(subject: Subject) -> Section | None:
         at = thinned(len(each))
         chart = line_chart([i + 1 for i in at], each[at].tolist(), ("iteration", "ms"))
         found.heading("Milliseconds per iteration")
-        found.chart(chart, f"Median {np.median(each):.3g} ms, longest {each.max():.3g} ms.")
+        found.chart(chart, f"Median {shown_number(np.median(each))} ms, longest {shown_number(each.max())} ms.")
     return found
 
 
@@ -35,10 +37,10 @@ def add_metrics(found: Section, results: Mapping[str, Mapping[str, Sequence[floa
         curves = {name: values[metric] for name, values in results.items() if metric in values}
         shown = [(i + 1, values[i], name) for name, values in curves.items() for i in thinned(len(values))]
         x, y, by = zip(*shown, strict=True)
-        chart = line_chart(x, y, ("iteration", metric), by)
+        chart = line_chart(x, y, ("iteration", spelt(metric)), by)
         ends = ", ".join(f"{name} {values[best - 1 if best else -1]:.5g}" for name, values in curves.items())
         caption = f"At iteration {best or max(map(len, curves.values()))}: {ends}.{gap(curves, best)}"
-        found.heading(metric)
+        found.heading(spelt(metric))
         if best:
             chart, caption = chart + vertical(best, "iteration"), f"{caption} The dotted line is the best iteration."
         found.chart(chart, caption)
