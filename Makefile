@@ -14,10 +14,12 @@ QUICK := parameters/test_params.py project/test_lengths.py project/test_package.
 	model/test_model.py model/test_predict.py training/test_callbacks.py training/test_checkpoint.py \
 	training/test_fingerprint.py reading/test_libsvm_refused.py reading/test_row_ids.py reading/test_sources.py \
 	comm/test_partition.py comm/test_solo.py comm/test_traffic.py comm/test_local.py equivalence/test_cart.py
+# Engines whose extras pyproject.toml has.
+ENGINES := spark
 BENCH := --output docs/benchmarks.md --summary README.md
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick kernels lint types unit thorough coverage fuzz chaos format bench paper docs interop wheel clean
+.PHONY: help demo test quick kernels lint types unit thorough coverage engines fuzz chaos format bench paper docs interop wheel clean
 
 help:  ## Show these lines
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +51,11 @@ kernels: $(VENV)/.demo-installed  ## Compile the kernels that the tests need
 # Three processes on two cores, as many tests wait. tests/conftest.py puts files that take long first.
 unit: $(VENV)/.test-installed kernels  ## Run the tests; PROFILE=random draws other examples than always
 	@$(UNIT) $(if $(PROFILE),--hypothesis-profile=$(PROFILE))
+	@$(BIN)/python -c "import pyspark" 2>/dev/null || echo "PySpark is not installed, so its tests were skipped; make engines installs it and runs them."
+
+# Spark needs Java 17, which pip does not install. Without it the tests say so and are skipped.
+engines: $(VENV)/.engines-installed  ## Install Spark and Ray, and run the tests of training on them (within 15 minutes)
+	@$(BIN)/python -m pytest -rs --timeout 600 $(wildcard tests/spark tests/ray)
 
 thorough: $(VENV)/.test-installed kernels  ## Run the tests with ten times the examples and with whole products of cases
 	@PVTREE_THOROUGH=1 $(UNIT) --timeout 3000
@@ -100,6 +107,11 @@ $(VENV)/.test-installed: pyproject.toml | $(BIN)/python
 	@echo "Installing pvtree and its test tools into $(VENV)."
 	@$(INSTALL) '.[test]'
 	@touch $@ $(VENV)/.demo-installed $(VENV)/.quick-installed
+
+$(VENV)/.engines-installed: pyproject.toml | $(VENV)/.test-installed
+	@echo "Installing Spark and Ray into $(VENV)."
+	@$(PIP) install --editable '.[$(ENGINES)]'
+	@touch $@ $(VENV)/.test-installed
 
 $(VENV)/.bench-installed: pyproject.toml | $(BIN)/python
 	@echo "Installing pvtree and the libraries it is measured against into $(VENV)."

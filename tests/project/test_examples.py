@@ -13,7 +13,8 @@ import pytest
 from pvtree.front import demo
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+ELSEWHERE = {"spark_training"}  # run by the tests of these engines
+EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if path.stem not in ELSEWHERE)
 pytestmark = pytest.mark.docs
 
 # What each example prints, and the least value of the figure in it.

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from sklearn.base import clone
 
 from pvtree.comm import Communicator
 from pvtree.comm import dask as engine
 from pvtree.comm.agreement import all_or_none
 from pvtree.comm.user_warnings import Heard, listening, warn_user
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError, PvtreeError
-from pvtree.front.estimators.eval_arguments import EvalArguments, given_sets
-from pvtree.parameters.params import make_params, refuse_serial
+from pvtree.front.estimators.eval_arguments import given_sets
+from pvtree.front.estimators.for_workers import sendable
+from pvtree.parameters.params import refuse_serial
 from pvtree.reading import inputs
 from pvtree.reading.dask_data import (
     NOT_BY_ROW,
@@ -150,21 +149,10 @@ def packed(
     """The pickled ``WorkerTask``."""
     from distributed.protocol.pickle import dumps
 
-    asked = options.evaluation
-    unfitted = clone(estimator)
-    # The user's generator advances here, once per fit as in memory, and not in copies on the workers.
-    unfitted.set_params(random_state=make_params({"random_state": estimator.random_state}, n_features=1).seed)
+    unfitted, sent = sendable(estimator, options)
     task = WorkerTask(
         estimator=unfitted,
-        options=replace(
-            options,
-            evaluation=EvalArguments(
-                eval_metric=asked.eval_metric, eval_at=asked.eval_at, eval_class_weight=asked.eval_class_weight
-            ),
-            client=None,
-            # Workers may run in another folder.
-            checkpoint=None if options.checkpoint is None else os.path.abspath(os.fsdecode(options.checkpoint)),
-        ),
+        options=sent,
         sets={
             name: replace(given, X=None, y=None, weight=None, group=None, qid=None, init_score=None)
             for name, given in sets.items()
