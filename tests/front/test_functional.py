@@ -181,8 +181,8 @@ def test_classes_are_numbers_from_0():
         pvtree.train(PARAMS | {"objective": "softmax"}, pvtree.Dataset(X, labels), 3)
     with pytest.raises(InvalidTypeError, match="only accepts Dataset"):
         pvtree.train(PARAMS, X, 3)
-    with pytest.raises(InvalidParameterError, match="objective='rank:map' is unknown"):
-        pvtree.train({"objective": "rank:map"}, pvtree.Dataset(X, values))
+    with pytest.raises(InvalidParameterError, match="objective='rank:mrr' is unknown"):
+        pvtree.train({"objective": "rank:mrr"}, pvtree.Dataset(X, values))
 
 
 def test_functions_of_the_user_s_own_see_a_dataset():

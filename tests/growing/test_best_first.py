@@ -53,12 +53,15 @@ def children_of_path(path: Path) -> list[Path]:
 
 
 def grow_one_at_a_time(
-    root: Any, gain: Callable[[Any], float], children: Callable[[Any], list[Any]], max_leaves: int
-) -> list[Any]:
+    root: Any, gain: Callable[[Any], float], children: Callable[[Any], list[Any]], max_leaves: int,
+    depthwise: bool = False,
+) -> list[Any]:  # fmt: skip
     """What is split, in turn: always the leaf of the largest gain, of equals the one made first."""
     leaves, splits = [root], []
     while len(leaves) != max_leaves:
         best = max(leaves, key=gain)  # the first of equals
+        if depthwise:
+            best = next((leaf for leaf in leaves if gain(leaf) > -math.inf), best)
         if gain(best) == -math.inf:
             break
         leaves.remove(best)
@@ -67,7 +70,7 @@ def grow_one_at_a_time(
     return splits
 
 
-def grow_by_frontiers(gain: Callable[[Path], float], max_leaves: int) -> tuple[set[Path], int]:
+def grow_by_frontiers(gain: Callable[[Path], float], max_leaves: int, depthwise: bool = False) -> tuple[set[Path], int]:
     """The splits kept in the end, and how often a frontier was evaluated."""
     paths: list[Path] = [()]
     nodes = np.zeros(4096, NODE)
@@ -75,7 +78,7 @@ def grow_by_frontiers(gain: Callable[[Path], float], max_leaves: int) -> tuple[s
     n_rounds = 1
     while True:
         is_split = np.full(len(paths), 9, np.uint8)
-        last = kernels.best_first(len(paths), max_leaves, nodes, is_split)
+        last = kernels.best_first(len(paths), max_leaves, int(depthwise), nodes, is_split)
         is_new = (is_split == 1) & (nodes["left_child"][: len(paths)] == 0)
         # Nobody need know the children of what is split last.
         parents = [node for node in np.flatnonzero(is_new) if node != last]
@@ -96,14 +99,15 @@ def grow_by_frontiers(gain: Callable[[Path], float], max_leaves: int) -> tuple[s
     leaf_share=st.sampled_from([0.0, 0.1, 0.4]),
     shrink=st.sampled_from([1.0, 0.5, 1.3]),
     max_leaves=st.integers(2, 24),
+    depthwise=st.booleans(),
 )
 def test_frontiers_keep_the_splits_of_one_leaf_at_a_time(
-    seed: int, n_levels: int, leaf_share: float, shrink: float, max_leaves: int
+    seed: int, n_levels: int, leaf_share: float, shrink: float, max_leaves: int, depthwise: bool
 ) -> None:
     """The claim of ADR 0007: the same splits, in at most one round more than the tree is deep."""
     gain = gains_of_paths(seed, n_levels, leaf_share, shrink)
-    expected = grow_one_at_a_time((), gain, children_of_path, max_leaves)
-    found, n_rounds = grow_by_frontiers(gain, max_leaves)
+    expected = grow_one_at_a_time((), gain, children_of_path, max_leaves, depthwise)
+    found, n_rounds = grow_by_frontiers(gain, max_leaves, depthwise)
     assert found == set(expected)
     depth = max((len(path) + 1 for path in expected), default=0)
     assert n_rounds <= depth + 1
@@ -116,7 +120,7 @@ def test_the_age_of_a_node_is_its_number_in_the_run() -> None:
     nodes["left_child"][:3] = [1, 3, 5]
     is_split = np.empty(7, np.uint8)
     for max_leaves, expected in [(2, [0]), (3, [0, 2]), (4, [0, 1, 2]), (5, [0, 1, 2, 5]), (6, [0, 1, 2, 5, 6])]:
-        last = kernels.best_first(7, max_leaves, nodes, is_split)
+        last = kernels.best_first(7, max_leaves, 0, nodes, is_split)
         assert np.flatnonzero(is_split).tolist() == expected
         assert last == {2: 0, 3: 2, 4: 1, 5: 5, 6: 6}[max_leaves]
 
@@ -125,7 +129,7 @@ def test_without_a_budget_every_node_with_a_gain_is_split() -> None:
     nodes = np.zeros(6, NODE)
     nodes["gain"] = [1.0, -math.inf, 1e-300, -math.inf, 5.0, 5.0]
     is_split = np.full(6, 7, np.uint8)
-    assert kernels.best_first(5, 0, nodes, is_split) == -1
+    assert kernels.best_first(5, 0, 0, nodes, is_split) == -1
     assert is_split.tolist() == [1, 0, 1, 0, 1, 7]  # the last is not made yet
 
 
@@ -133,7 +137,7 @@ def test_a_budget_that_is_not_used_up_has_no_last_split() -> None:
     nodes = np.zeros(3, NODE)
     nodes["gain"], nodes["left_child"][0] = [1.0, -math.inf, -math.inf], 1
     is_split = np.empty(3, np.uint8)
-    assert [kernels.best_first(3, max_leaves, nodes, is_split) for max_leaves in (2, 3, 9)] == [0, -1, -1]
+    assert [kernels.best_first(3, max_leaves, 0, nodes, is_split) for max_leaves in (2, 3, 9)] == [0, -1, -1]
 
 
 # The finished tree

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -80,3 +81,12 @@ def test_a_tree_gets_its_share_of_features_in_rising_order() -> None:
 )
 def test_nodes_draw_from_their_trees_features(by_tree: float, by_node: float, expected: int) -> None:
     assert n_node_features(Params(colsample_bytree=by_tree, colsample_bynode=by_node), 40) == expected
+
+
+def test_xgboost_rounds_columns_down() -> None:
+    params = Params(colsample_bytree=0.9, colsample_bylevel=0.9, colsample_bynode=0.8)
+    assert n_node_features(params, 6) == 3  # 5 of a tree, 4 of a level (4.5 is rounded to an even number)
+    assert n_node_features(replace(params, floors_columns=True), 6) == 3  # 5, 4
+    assert [n_node_features(Params(colsample_bynode=0.8, floors_columns=down), 6) for down in (False, True)] == [5, 4]
+    # In 64 bits 0.29 * 100 is less than 29.
+    assert n_node_features(Params(colsample_bynode=0.29, floors_columns=True), 100) == 29

@@ -93,7 +93,13 @@ def test_cross_entropy_of_ndcg():
 
 
 @pytest.mark.parametrize(
-    "more", [{"objective": "rank:pairwise"}, {"objective": "rank_xendcg"}, {"label_gain": [0, 1, 2, 9]}]
+    "more",
+    [
+        {"objective": "rank:pairwise"},
+        {"objective": "rank_xendcg"},
+        {"objective": "rank:map"},
+        {"label_gain": [0, 1, 2, 9]},
+    ],
 )
 def test_one_model_on_any_workers(more):
     rng = np.random.default_rng(1)
@@ -107,6 +113,38 @@ def test_one_model_on_any_workers(more):
     serial = fitted()
     for n_workers, learner in ((2, "exact_voting"), (5, "data")):
         assert fitted(n_workers=n_workers, tree_learner=learner) == serial
+
+
+def average_precision(relevant):
+    ranks = np.flatnonzero(relevant)
+    return np.mean(np.arange(1, len(ranks) + 1) / (ranks + 1))
+
+
+@pytest.mark.parametrize("level", [2, 30])
+@pytest.mark.parametrize("normalises", [False, True])
+def test_pairs_weigh_what_swapping_them_changes_average_precision_by(level, normalises):
+    grad, hess = gradients(objective="rank_map", lambdarank_norm=normalises, lambdarank_truncation_level=level)
+    for rows in QUERIES:
+        order = np.argsort(-SCORE[rows], kind="stable")
+        relevant, s = LABEL[rows][order] > 0, SCORE[rows][order]
+        expected, curvature, total = np.zeros(len(s)), np.zeros(len(s)), 0.0
+        for i in range(min(level, len(s))):
+            for j in range(i + 1, len(s)):
+                if relevant[i] == relevant[j]:
+                    continue
+                swapped = relevant.copy()
+                swapped[[i, j]] = relevant[[j, i]]
+                delta = abs(average_precision(swapped) - average_precision(relevant))
+                delta /= 0.01 + s[i] - s[j] if normalises else 1.0
+                better, worse = (i, j) if relevant[i] else (j, i)
+                p = 1 / (1 + np.exp(s[better] - s[worse]))
+                expected[better] -= delta * p
+                expected[worse] += delta * p
+                curvature[[i, j]] += delta * p * (1 - p)
+                total += 2 * delta * p
+        factor = np.log2(1 + total) / total if normalises and total else 1.0
+        np.testing.assert_allclose(grad[rows][order], expected * factor, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(hess[rows][order], curvature * factor, rtol=1e-9, atol=1e-12)
 
 
 def test_gains_that_do_not_fit():

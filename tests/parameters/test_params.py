@@ -64,7 +64,7 @@ def test_the_sentence_names_parameter_range_and_value():
         ("max_features", 1.5),
         ("max_features", "cube"),
         ("bootstrap", 1),
-        ("objective", "rank:map"),
+        ("objective", "rank:mrr"),
         ("objective", 3),
         ("random_state", -1),
         ("random_state", "x"),

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 DEFAULTS: dict[str, Any] = {
     "learning_rate": 0.3,
     "num_leaves": -1,
+    "grow_policy": "depthwise",
     "max_depth": 6,
     "min_child_samples": 1,
     "min_child_weight": 1.0,
@@ -70,15 +71,18 @@ class AsXGBoost:
     _adds_own_metric = False
     _default_metric: ClassVar[str | None] = None
     _own_defaults: ClassVar[dict[str, Any]] = {}
-    # Without a limit on leaves, both policies grow the same tree.
     _anyway: ClassVar[Mapping[str, tuple[Any, ...]]] = ANYWAY | {
-        "grow_policy": ("depthwise", "lossguide"),
         "tree_method": ("hist", "auto", "exact", "approx"),  # with a warning
         "callbacks": ANY_VALUE,
         "missing": ANY_VALUE,
         "updater": ANY_VALUE,  # with a warning
         "feature_types": ANY_VALUE,
     }
+
+    @property
+    def _settled(self) -> dict[str, Any]:
+        fractions = (self.colsample_bytree, self.colsample_bylevel, self.colsample_bynode)  # type: ignore[attr-defined]
+        return {"floors_columns": min(fractions) < 1}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         if cls.__module__.startswith("pvtree."):  # a user's subclass has these defaults already

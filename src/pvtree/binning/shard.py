@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pvtree.binning.bin_rules import BinRules
 from pvtree.binning.binned_rows import BinnedRows
 from pvtree.binning.coarsening import coarsen
 from pvtree.binning.thresholds import Thresholds, bin_rows, choose_own_bins, choose_shared_bins
@@ -62,13 +63,13 @@ def make_shard(
     if rows.features is not None and comm is not None:
         check_columns(rows.features, n_features, comm)
     ids = rows.row_ids
-    sample, least = ids.sample(seed=params.data_random_seed), params.min_data_in_bin
+    sample, rules = ids.sample(params.subsample_for_bin, params.data_random_seed), BinRules.of(params)
     if comm is None or comm.size == 1:
-        thresholds = choose_own_bins(rows.X, sample, (0, n_features), categorical, params.max_bin, team, None, least)
+        thresholds = choose_own_bins(rows.X, sample, (0, n_features), categorical, rules, team)
     elif rows.features is None:
-        thresholds = choose_shared_bins(rows.X, sample, categorical, params.max_bin, team, comm, least)
+        thresholds = choose_shared_bins(rows.X, sample, categorical, rules, team, comm)
     else:
-        thresholds = choose_own_bins(rows.X, sample, (first, stop), categorical, params.max_bin, team, comm, least)
+        thresholds = choose_own_bins(rows.X, sample, (first, stop), categorical, rules, team, comm)
     data = bin_rows(rows.X, thresholds, first, stop, team, params.bins_folder)
     if params.tree_learner == "quantized":
         data, thresholds = coarsen(data, thresholds, sample, params, team, comm)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pvtree.kernels.binning.dense import choose_filled_bins, drop_missing
-from pvtree.kernels.binning.sparse import choose_around_zero
+from pvtree.kernels.binning.dense import drop_missing
 from pvtree.kernels.team import LITTLE_WORK, Team
 from pvtree.reading.sparse_rows import SparseRows
 
 if TYPE_CHECKING:
+    from pvtree.binning.bin_rules import BinRules
     from pvtree.binning.thresholds import Thresholds
 
 
@@ -47,9 +47,8 @@ class StoredSample:
 
 
 def choose_from_stored(
-    thresholds: Thresholds, features: np.ndarray, samples: Sequence[StoredSample], max_bin: int, team: Team,
-    min_rows: int = 1,
-) -> None:  # fmt: skip
+    thresholds: Thresholds, features: np.ndarray, samples: Sequence[StoredSample], rules: BinRules, team: Team
+) -> None:
     """Choose the thresholds of ``features`` from all workers' samples of them: those of the dense columns."""
     n_rows = sum(sample.n_rows for sample in samples)
 
@@ -60,13 +59,10 @@ def choose_from_stored(
             )
             known = values[: drop_missing(values)]
             known.sort()
-            upper = thresholds.upper[features[c]]
-            n_zeros = n_rows - len(values)
-            if min_rows > 1:  # how often each value occurs matters
-                whole = np.insert(known, np.searchsorted(known, 0.0), np.zeros(n_zeros))
-                thresholds.n_bins[features[c]] = 1 + choose_filled_bins(whole, max_bin, min_rows, upper)
-            else:
-                thresholds.n_bins[features[c]] = 1 + choose_around_zero(known, n_zeros, max_bin, upper)
+            feature = int(features[c])
+            thresholds.n_bins[feature] = rules.choose_sparse(
+                feature, known, n_rows - len(values), thresholds.upper[feature]
+            )
 
     work = sum(len(sample.values) for sample in samples) + len(features)
     team.for_blocks(choose, len(features), min_block=max(1, len(features) * LITTLE_WORK // max(1, 8 * work)))

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pvtree.binning.bin_rules import BinRules
 from pvtree.binning.binned_rows import BinnedRows
 from pvtree.binning.bundling import bin_sparse, blocks_of_columns, saves_by_bundles
 from pvtree.binning.mapped_bins import make_bins
 from pvtree.binning.sparse_thresholds import StoredSample, choose_from_stored
 from pvtree.comm.partition import block_starts, column_bounds
 from pvtree.errors import InvalidDataError
-from pvtree.kernels.binning.dense import bin_columns, choose_filled_bins, choose_thresholds, drop_missing
+from pvtree.kernels.binning.dense import bin_columns, drop_missing
 from pvtree.kernels.constants import BLOCK, N_BINS
 from pvtree.kernels.team import LITTLE_WORK, Team
 from pvtree.reading.sources import Matrices, Source, as_source
@@ -47,28 +48,30 @@ def choose_own_bins(
     sample: np.ndarray,
     own: tuple[int, int],
     categorical: Mapping[int, int],
-    max_bin: int,
+    rules: BinRules | int,
     team: Team,
     comm: Communicator | None = None,
-    min_rows: int = 1,
 ) -> Thresholds:
-    """Thresholds where this worker has all rows of its ``own`` columns (first, stop); it is told the others'."""
+    """Thresholds where this worker has all rows of its ``own`` columns (first, stop); it is told the others'.
+
+    ``rules`` may be a number, the most bins of a column.
+    """
+    rules = BinRules(rules) if isinstance(rules, int) else rules
     thresholds = _undecided(X.shape[1], categorical)
     features = np.arange(*own)[thresholds.is_categorical[slice(*own)] == 0]
     source = as_source(X)
     if isinstance(source, SparseRows):
-        choose_from_stored(thresholds, features, [StoredSample.of(source, sample, features)], max_bin, team, min_rows)
+        choose_from_stored(thresholds, features, [StoredSample.of(source, sample, features)], rules, team)
     else:
-        _choose_by_columns(thresholds, features, source, sample, max_bin, team, min_rows)
+        _choose_by_columns(thresholds, features, source, sample, rules, team)
     if comm is not None:
         _exchange(thresholds, features, comm)
     return thresholds
 
 
 def _choose_by_columns(
-    thresholds: Thresholds, features: np.ndarray, source: Source, sample: np.ndarray, max_bin: int, team: Team,
-    min_rows: int,
-) -> None:  # fmt: skip
+    thresholds: Thresholds, features: np.ndarray, source: Source, sample: np.ndarray, rules: BinRules, team: Team
+) -> None:
     little = len(sample) * len(features) < LITTLE_WORK
     # Few columns at a time, to bound the memory, but enough for all threads: each time all rows are gone through.
     most = max(int(BLOCK) * team.n_threads, SAMPLE_BYTES // max(1, 8 * len(sample)))
@@ -78,19 +81,19 @@ def _choose_by_columns(
     for first in range(0, len(features), at_once):
         together = features[first : first + at_once]
         source.sample_columns(sample, together, columns[: len(together)], team)
-        _choose_all(thresholds, together, columns, max_bin, min_rows, team, min_block=len(together) if little else 1)
+        _choose_all(thresholds, together, columns, rules, team, min_block=len(together) if little else 1)
 
 
 def choose_shared_bins(
     X: np.ndarray | Source,
     sample: np.ndarray,
     categorical: Mapping[int, int],
-    max_bin: int,
+    rules: BinRules | int,
     team: Team,
     comm: Communicator,
-    min_rows: int = 1,
 ) -> Thresholds:
     """Thresholds where rows are spread: each column's sample is gathered on one worker, who tells the others."""
+    rules = BinRules(rules) if isinstance(rules, int) else rules
     source = as_source(X)
     dtype, most, all_sparse = _agree(source, len(sample), comm)
     thresholds = _undecided(X.shape[1], categorical)
@@ -106,10 +109,10 @@ def choose_shared_bins(
             cuts = [(first + start, first + start + len(its)) for first, its in zip(bounds, wanted, strict=False)]
             messages = comm.alltoall([stored.message(*cut) for cut in cuts], "bins")
             samples = [StoredSample.from_message(message, len(own)) for message in messages]
-            choose_from_stored(thresholds, own, samples, max_bin, team, min_rows)
+            choose_from_stored(thresholds, own, samples, rules, team)
             continue
         gathered = comm.alltoall(_columns(source, sample, wanted, dtype, team), "bins")
-        _choose_gathered(thresholds, own, gathered, max_bin, min_rows, team)
+        _choose_gathered(thresholds, own, gathered, rules, team)
     _exchange(thresholds, ordered[bounds[comm.rank] : bounds[comm.rank + 1]], comm)
     return thresholds
 
@@ -169,32 +172,27 @@ def _undecided(n_features: int, categorical: Mapping[int, int]) -> Thresholds:
     return Thresholds(upper, n_bins, is_categorical)
 
 
-def _choose(thresholds: Thresholds, feature: int, values: np.ndarray, max_bin: int, min_rows: int) -> None:
+def _choose(thresholds: Thresholds, feature: int, values: np.ndarray, rules: BinRules) -> None:
     """Choose one feature's thresholds from its sample, which is overwritten."""
     known = values[: drop_missing(values)]
     known.sort()
-    upper = thresholds.upper[feature]
-    if min_rows > 1:
-        thresholds.n_bins[feature] = 1 + choose_filled_bins(known, max_bin, min_rows, upper)
-    else:
-        thresholds.n_bins[feature] = 1 + choose_thresholds(known, max_bin, upper)
+    thresholds.n_bins[feature] = rules.choose(feature, known, thresholds.upper[feature])
 
 
 def _choose_all(
-    thresholds: Thresholds, features: np.ndarray, columns: np.ndarray, max_bin: int, min_rows: int, team: Team,
-    min_block: int,
-) -> None:  # fmt: skip
+    thresholds: Thresholds, features: np.ndarray, columns: np.ndarray, rules: BinRules, team: Team, min_block: int
+) -> None:
     """Choose the thresholds of ``features`` from their samples, which are overwritten."""
 
     def choose(first: int, stop: int) -> None:
         for c in range(first, stop):
-            _choose(thresholds, features[c], columns[c], max_bin, min_rows)
+            _choose(thresholds, int(features[c]), columns[c], rules)
 
     team.for_blocks(choose, len(features), min_block=min_block)
 
 
 def _choose_gathered(
-    thresholds: Thresholds, features: np.ndarray, gathered: list[np.ndarray], max_bin: int, min_rows: int, team: Team
+    thresholds: Thresholds, features: np.ndarray, gathered: list[np.ndarray], rules: BinRules, team: Team
 ) -> None:
     """Choose the thresholds of ``features`` from all workers' samples, each worker's column after column."""
     if not len(features):
@@ -205,7 +203,7 @@ def _choose_gathered(
         values = np.empty(sum(sample.shape[1] for sample in samples))
         for c in range(first, stop):
             np.concatenate([sample[c] for sample in samples], out=values)
-            _choose(thresholds, features[c], values, max_bin, min_rows)
+            _choose(thresholds, int(features[c]), values, rules)
 
     team.for_blocks(choose, len(features), min_block=1)
 

@@ -30,8 +30,9 @@ def make_strategy(params: Params, comm: Communicator) -> Strategy:
     if params.tree_learner == "exact_voting":
         return ExactVoting(comm, params.top_k, election_size, packs)
     if params.tree_learner == "voting":
-        top_k = int(params.top_k)
+        # Ballots by a sample of the rows do not know the options.
+        top_k, ballot_rows = int(params.top_k), 0 if params.has_split_options else params.ballot_rows
         if params.audit:
-            return AuditedVoting(comm, top_k, election_size, packs, params.audit, params.ballot_rows)
-        return Voting(comm, top_k, election_size, packs, params.ballot_rows)
+            return AuditedVoting(comm, top_k, election_size, packs, params.audit, ballot_rows)
+        return Voting(comm, top_k, election_size, packs, ballot_rows)
     return Data(comm, params.packs_histograms)  # "quantized" is the same on coarser bins

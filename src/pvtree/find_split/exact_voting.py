@@ -93,7 +93,7 @@ class ExactVoting(Voting):
             agree_on_best(frontier, self.exchange)
         else:
             self._read_proof(frontier, above, [each for each, _ in brought] or above.messages)
-            most = agree_on_best(frontier, self.exchange, also=above.proof.upper.max(axis=1, initial=-np.inf))
+            most = agree_on_best(frontier, self.exchange, also=above.proof.reach().max(axis=1, initial=-np.inf))
             self._close_proof(frontier, above, most)
         nodes = frontier.row_node[rows]
         if frontier.rules.max_leaves == 0:  # every node that can be split will be

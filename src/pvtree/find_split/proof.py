@@ -38,15 +38,21 @@ class Proof:
         self.frontier, self.upper, self.smallest, self.exchange = frontier, upper, smallest, exchange
         self.rank, self.size = exchange.comm.rank, exchange.comm.size
         # Rounded sums are pairs, of gradient and hessian or of two classes. Categories have no order to sum in.
-        self.can_round = (frontier.is_categorical == 0) & (frontier.n_classes <= 2)
+        # With options, what they must beat is in other units.
+        self.row_node, has_options = frontier.row_node, frontier.memory.arrays["has_options"]
+        self.can_round = (frontier.is_categorical == 0) & (frontier.n_classes <= 2) & (not has_options)
         self.is_settled = False  # whether nothing is in doubt on any worker
 
     # Which features are in doubt
 
     def doubts(self) -> np.ndarray:
         """bool (n_nodes, own features): which may still be better than the split known so far."""
-        in_doubt: np.ndarray = self.upper >= self.frontier.least_gains()[:, None]
+        in_doubt: np.ndarray = self.reach() >= self.frontier.least_gains()[:, None]
         return in_doubt
+
+    def reach(self) -> np.ndarray:
+        """``upper``, adjusted to options of the search."""
+        return self.frontier.most_with_options(self.upper, self.row_node, self.rank)
 
     def to_narrow(self, in_doubt: np.ndarray) -> np.ndarray:
         """Those of all workers' doubts that rounded sums may rule out for fewer bytes than a histogram takes.

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pvtree.errors import InvalidParameterError
 from pvtree.parameters.constraint_texts import sets_of, signs_of
+from pvtree.reading.column_values import column_index
 
 if TYPE_CHECKING:
     from pvtree.parameters.params import Params
@@ -27,9 +28,18 @@ class Constraints:
         np.ndarray
     )  # uint64 (n_all_features, words): the sets that a feature is in, a bit each; (0, 0) without sets
 
+    # Options of the search, see kernels/growing/split_options.py; (n_all_features,), or (0,) without options.
+    factor: np.ndarray = field(default_factory=lambda: np.empty(0))  # by which a feature's gains are multiplied
+    cost: np.ndarray = field(default_factory=lambda: np.empty(0))  # of a feature that no tree has used
+    smooths: bool = False  # whether outputs are smoothed
+
     @property
     def is_monotone(self) -> bool:
         return len(self.monotone) > 0
+
+    @property
+    def has_options(self) -> bool:
+        return len(self.factor) > 0
 
     @classmethod
     def of(cls, params: Params, n_features: int) -> Constraints:
@@ -40,7 +50,11 @@ class Constraints:
         monotone = np.array(params.monotone_constraints, np.float64)
         if params.max_delta_step > 0 and not len(monotone):
             monotone = np.zeros(n_features)  # every node has limits, but no feature narrows them
-        return cls(monotone, sets_of)
+        if not params.has_split_options:
+            return cls(monotone, sets_of)
+        factor = np.array(params.feature_contri or [1.0] * n_features, np.float64)
+        cost = params.cegb_tradeoff * np.array(params.cegb_penalty_feature_coupled or [0.0] * n_features, np.float64)
+        return cls(monotone, sets_of, factor, cost, params.path_smooth > 0.0)
 
 
 NO_CONSTRAINTS = Constraints(np.empty(0), np.empty((0, 0), np.uint64))
@@ -55,7 +69,7 @@ def read_monotone(given: Any, columns: Columns, n_classes: int) -> tuple[int, ..
     signs = [0] * columns.n_features
     if isinstance(given, Mapping):
         for column, sign in given.items():
-            signs[_index(column, columns, "monotone_constraints")] = int(sign)
+            signs[column_index(column, columns, "monotone_constraints")] = int(sign)
     elif len(given) == columns.n_features:
         signs = [int(sign) for sign in given]
     else:
@@ -84,24 +98,8 @@ def read_interactions(given: Any, columns: Columns) -> tuple[tuple[int, ...], ..
     """Sets of column indices, each in rising order."""
     if isinstance(given, str):
         given = sets_of(given)
-    sets = [{_index(column, columns, "interaction_constraints") for column in each} for each in given or ()]
+    sets = [{column_index(column, columns, "interaction_constraints") for column in each} for each in given or ()]
     return tuple(tuple(sorted(each)) for each in sets)
-
-
-def _index(column: Any, columns: Columns, parameter: str) -> int:
-    if isinstance(column, str):
-        names: Iterable[str] = columns.names or ()
-        if column not in names:
-            raise InvalidParameterError(
-                f"{parameter} names {column!r}, which is no column of X; use the names of X's columns, or their "
-                f"indices from 0 to {columns.n_features - 1}."
-            )
-        return list(names).index(column)
-    if not 0 <= column < columns.n_features:
-        raise InvalidParameterError(
-            f"{parameter} must hold column indices from 0 to {columns.n_features - 1}, got {column}."
-        )
-    return int(column)
 
 
 def _shown(column: int, columns: Columns) -> str:

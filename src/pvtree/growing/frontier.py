@@ -19,6 +19,7 @@ from pvtree.kernels.bounds import wire as bound_wire
 from pvtree.kernels.constants import ENTROPY, N_BINS
 from pvtree.kernels.growing import frontier as kernels
 from pvtree.kernels.growing.records import FAMILY, WANT_BEST, WANT_BOUNDS, WANT_GAINS, WANT_HISTOGRAMS
+from pvtree.kernels.growing.split_options import adjust_bounds
 from pvtree.kernels.wire.merge import search_items, subtract_items
 from pvtree.kernels.wire.messages import add_own_items
 
@@ -60,7 +61,7 @@ class Frontier(GrowingTree):
 
     def begin(self, n_rows: int, root_sums: np.ndarray, rules: Rules, tree_features: np.ndarray) -> None:
         """Stand at the root of a new tree, with this worker's rows in the first places of buffer 0."""
-        self.n_allowed = rules.n_sampled or len(tree_features)
+        self.n_allowed = rules.n_sampled or rules.n_level or len(tree_features)
         self._begin_root(n_rows, root_sums, rules, tree_features)
         if self.ballot_sample is not None:
             self.ballot_sample.order_rows(self.memory, n_rows, rules.key)
@@ -149,7 +150,7 @@ class Frontier(GrowingTree):
         self.row_node, self.pairs = row_node, pairs
         self.is_open = self.nodes["is_open"][row_node] == 1
         has_sets = memory.arrays["n_set_words"] > 0
-        if self.rules.n_sampled or has_sets:
+        if self.rules.n_sampled or self.rules.n_level or has_sets:
             kernels.draw_features(row_node, self.tree_features, self.record, self.nodes)
         else:
             self.allowed[:] = memory.arrays["in_tree"]
@@ -311,6 +312,14 @@ class Frontier(GrowingTree):
         least = np.empty(self.n_nodes)
         bound_wire.least_gains(self.row_node, self.least_gain_split(), self.record, self.nodes, least)
         return least
+
+    def most_with_options(self, upper: np.ndarray, row_node: np.ndarray, rank: int) -> np.ndarray:
+        """The most that worker ``rank``'s features may gain, if they may gain ``upper`` without options."""
+        if not self.memory.arrays["has_options"]:
+            return upper
+        reach = np.empty_like(upper)
+        adjust_bounds(self.n_workers, rank, row_node, upper, self.record, self.nodes, reach)
+        return reach
 
     # Merged histograms
 

@@ -48,6 +48,7 @@ class Grower:
             data.bundles is None
             and layout.has_gradients
             and not constraints.is_monotone
+            and not constraints.has_options
             and not data.is_categorical.any()
         ):
             a = self.memory.arrays
@@ -65,7 +66,7 @@ class Grower:
             memory.make_node_room(most_nodes(n_rows, rules))
             self.record = None
         nodes = memory.nodes
-        memory.begin_root(root_sums, rules.max_output)
+        memory.begin_root(root_sums, rules)
         nodes[0] = (0, n_rows, 0, 0, n_rows, 1, 1, -1, 0, 0, -np.inf, 0, 0, 0)
         tree, sync = self._tree_record(rules, tree_features)
 

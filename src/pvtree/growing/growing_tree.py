@@ -54,7 +54,7 @@ class GrowingTree:
         memory.free_all_slots()
         # Copied, because drawing features shuffles them for a moment.
         self.tree_features, self.n_rows_here, self.rules = tree_features.copy(), n_rows, rules
-        memory.begin_root(root_sums, rules.max_output)
+        memory.begin_root(root_sums, rules)
         n_all = int(root_sums[: self.layout.n_planes].sum())
         is_open = n_all >= 2 * rules.min_count and rules.max_depth != 0
         memory.nodes[0] = (0, n_rows, 0, 0, n_all, is_open, 1, -1, 0, 0, -np.inf, 0, 0, 0)
@@ -71,6 +71,7 @@ class GrowingTree:
         return replace(
             rules, min_count=-(-rules.min_count // n), min_hess=rules.min_hess / n, reg_lambda=rules.reg_lambda / n,
             reg_alpha=rules.reg_alpha / n, cat_smooth=rules.cat_smooth / n, cat_l2=rules.cat_l2 / n, min_gain=0.0,
+            path_smooth=rules.path_smooth / n, cost_share=1.0 / n, min_group=-(-rules.min_group // n),
         )  # fmt: skip
 
     # Which nodes to split
@@ -96,7 +97,7 @@ class GrowingTree:
     def best_first(self) -> tuple[np.ndarray, int]:
         """uint8 by node: what best-first growth splits; and the node that uses up the leaf budget, -1 if none does."""
         is_split = np.empty(self.n_made, np.uint8)
-        last = kernels.best_first(self.n_made, self.rules.max_leaves, self.nodes, is_split)
+        last = kernels.best_first(self.n_made, self.rules.max_leaves, self.rules.depthwise, self.nodes, is_split)
         return is_split, last
 
     def open_leaves(self) -> np.ndarray:
@@ -108,9 +109,11 @@ class GrowingTree:
         """The least gain of the splits that best-first growth makes, if they use up the leaf budget; else -inf.
 
         A node whose splits all gain less will never be split, whatever is found later: until the budget is used up
-        there is always a better node to take.
+        there is always a better node to take. Depth-wise growth does not ask for gains.
         """
         is_split, last = self.best_first()
+        if self.rules.depthwise:
+            return -np.inf
         return float(self.nodes["gain"][: self.n_made][is_split == 1].min()) if last >= 0 else -np.inf
 
     def gains_of(self, nodes: np.ndarray) -> np.ndarray:

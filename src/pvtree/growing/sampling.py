@@ -14,7 +14,7 @@ from pvtree.parameters.params import Params
 from pvtree.reading.row_ids import RowIds
 
 # Streams of random numbers that must not meet: each purpose hashes its own number into the seed.
-_ROWS, _FEATURES, _TREE, _DROP = 1, 2, 3, 4
+_ROWS, _FEATURES, _TREE, _DROP, _THRESHOLDS = 1, 2, 3, 4, 5
 
 
 def _key(seed: int, purpose: int, number: int) -> np.uint64:
@@ -35,6 +35,11 @@ def tree_key(params: Params, tree: int) -> int:
 def node_key(params: Params, tree: int) -> int:
     """Names the stream of the features drawn at a tree's nodes."""
     return int(_key(_or(params.feature_fraction_seed, params), _TREE, tree))
+
+
+def threshold_key(params: Params, tree: int) -> int:
+    """Names the stream of the thresholds drawn at a tree's nodes."""
+    return int(_key(_or(params.extra_seed, params), _THRESHOLDS, tree))
 
 
 def subsample_rows(
@@ -129,7 +134,7 @@ def bootstrap_copies(params: Params, tree: int, ids: RowIds, team: Team) -> np.n
 def tree_features(params: Params, tree: int, n_features: int) -> np.ndarray:
     """The features a tree may use, in rising order."""
     features = np.arange(n_features)
-    n_chosen = _share(params.colsample_bytree, n_features)
+    n_chosen = _share(params.colsample_bytree, n_features, params)
     if n_chosen == n_features:
         return features
     chosen = np.empty(n_chosen, np.int64)
@@ -139,11 +144,20 @@ def tree_features(params: Params, tree: int, n_features: int) -> np.ndarray:
 
 
 def n_node_features(params: Params, n_features: int) -> int:
-    """How many features are drawn at each node; 0 if every node sees all of its tree's."""
-    n_tree = _share(params.colsample_bytree, n_features)
-    n_node = _share(params.colsample_bynode, n_tree)
-    return 0 if n_node == n_tree else n_node
+    """How many features are drawn at each node; 0 if every node sees all of its level's."""
+    n_tree = _share(params.colsample_bytree, n_features, params)
+    n_level = _share(params.colsample_bylevel, n_tree, params)
+    n_node = _share(params.colsample_bynode, n_level, params)
+    return 0 if n_node == n_level else n_node
 
 
-def _share(fraction: float, n: int) -> int:
-    return max(1, min(n, round(fraction * n)))
+def n_level_features(params: Params, n_tree_features: int) -> int:
+    """How many of a tree's features are drawn at each level; 0 if all levels see all of them."""
+    n_level = _share(params.colsample_bylevel, n_tree_features, params)
+    return 0 if n_level == n_tree_features else n_level
+
+
+def _share(fraction: float, n: int, params: Params) -> int:
+    # XGBoost multiplies numbers of 32 bits and rounds down; LightGBM rounds to the nearest.
+    share = int(np.float32(fraction) * np.float32(n)) if params.floors_columns else round(fraction * n)
+    return max(1, min(n, share))

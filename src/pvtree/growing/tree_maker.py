@@ -15,12 +15,13 @@ from pvtree.growing.constraints import Constraints
 from pvtree.growing.frontier_grower import FrontierGrower
 from pvtree.growing.grower import Grower
 from pvtree.growing.layouts import MAX_COPIES, Layout, class_layout, gradient_layout
-from pvtree.growing.sampling import n_node_features, node_key, tree_features, tree_key
+from pvtree.growing.sampling import n_level_features, n_node_features, node_key, threshold_key, tree_features, tree_key
 from pvtree.growing.tree_memory import GrownTree, Rules
 from pvtree.kernels.constants import ENTROPY, GRADIENT, N_BINS
 from pvtree.kernels.growing.constraints import keep_in_order
 from pvtree.kernels.growing.quantize import largest_magnitude, pack_classes, pack_gradients
 from pvtree.kernels.growing.route import add_leaf_values, add_routed_values, sum_by_run, sum_upwards
+from pvtree.kernels.growing.split_options import smooth_values
 from pvtree.model.tree import Tree
 from pvtree.parameters.params import Params
 
@@ -88,15 +89,23 @@ class TreeMaker:
 
     def _grow(self, n_rows: int, number: int, root_sums: np.ndarray, **scales: Any) -> GrownTree:
         """Grow a tree on the packed rows; ``number`` seeds the tree's random choices."""
-        p = self.params
+        p, features = self.params, tree_features(self.params, number, self.n_all_features)
         rules = Rules(
             reg_lambda=p.reg_lambda, reg_alpha=p.reg_alpha, min_count=p.min_child_samples,
             min_hess=max(p.min_child_weight, _LEAST_HESSIAN), min_gain=p.min_split_gain,
             cat_smooth=p.cat_smooth, cat_l2=p.cat_l2, max_leaves=p.num_leaves, max_depth=p.max_depth,
             max_output=p.max_delta_step * scales["hess_scale"] / scales["grad_scale"] if p.max_delta_step else np.inf,
-            key=node_key(p, number), n_sampled=self.n_sampled, **scales,
+            key=node_key(p, number), n_sampled=self.n_sampled, n_level=n_level_features(p, len(features)),
+            depthwise=int(p.grow_policy == "depthwise"), **_options(p, number), **scales,
         )  # fmt: skip
-        return self.grower.grow(n_rows, root_sums, rules, tree_features(p, number, self.n_all_features))
+        grown = self.grower.grow(n_rows, root_sums, rules, features)
+        self.pay_for(grown.feature)
+        return grown
+
+    def pay_for(self, features: np.ndarray) -> None:
+        """A tree uses these features (-1: none), so later trees use them for free."""
+        if self.constraints.has_options:
+            self.constraints.cost[features[features >= 0]] = 0.0
 
     def _keep_in_order(self, grown: GrownTree, value: np.ndarray) -> None:
         """Clip all node values to what monotone constraints allow."""
@@ -211,6 +220,8 @@ class GradientTreeMaker(TreeMaker):
                 copies[passengers] = 0
             g, h = self._exact_sums(grown, grad, hess, copies, (largest_grad, largest_hess))
         value = self._outputs(g, h, shrinkage)
+        if params.path_smooth > 0.0:
+            smooth_values(grown.left_child, grown.sums[:, 0], params.path_smooth, value)
         self._keep_in_order(grown, value)
         return grown, self._finish(grown, value[:, None], h)
 
@@ -292,6 +303,21 @@ class ClassTreeMaker(TreeMaker):
             self._keep_in_order(grown, second)
             shares = np.column_stack((1.0 - second, second))
         return grown, self._finish(grown, shares, weight_sum * scale)
+
+
+def _options(params: Params, number: int) -> dict[str, Any]:
+    """Rules that are options of the search: see kernels/growing/split_options.py."""
+    if not params.has_split_options:
+        return {}
+    penalty = params.monotone_penalty if params.monotone_constraints else 0.0
+    return {
+        "is_extra": int(params.extra_trees), "extra_key": threshold_key(params, number),
+        "path_smooth": params.path_smooth,
+        # On level d, the gains of monotone features are multiplied by 1 - base / 2^d.
+        "monotone_base": penalty if penalty <= 1.0 else 2.0 ** (penalty - 1.0),
+        "row_cost": params.cegb_tradeoff * params.cegb_penalty_split, "max_onehot": params.max_cat_to_onehot,
+        "max_cat_threshold": params.max_cat_threshold or int(N_BINS), "min_group": params.min_data_per_group,
+    }  # fmt: skip
 
 
 def thresholds_and_sets(

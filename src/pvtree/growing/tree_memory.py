@@ -47,6 +47,17 @@ class Rules:
     max_depth: int
     key: int
     n_sampled: int
+    n_level: int = 0
+    depthwise: int = 0
+    is_extra: int = 0
+    extra_key: int = 0
+    path_smooth: float = 0.0
+    monotone_base: float = 0.0
+    row_cost: float = 0.0
+    cost_share: float = 1.0
+    max_onehot: int = 0
+    max_cat_threshold: int = int(N_BINS)
+    min_group: int = 1
 
 
 @dataclass(frozen=True)
@@ -75,7 +86,7 @@ class TreeMemory:
         constraints: Constraints = NO_CONSTRAINTS,
     ) -> None:  # fmt: skip
         self.data, self.layout, self.team = data, layout, team
-        self.n_sampled, self.n_groups = n_sampled, n_groups
+        self.n_sampled, self.n_groups, self.smooths = n_sampled, n_groups, constraints.smooths
         n_features = data.n_features
         table = np.empty(TABLE_SIZE)
         fill_x_log_x(table)
@@ -97,6 +108,8 @@ class TreeMemory:
             "monotone": constraints.monotone, "sets_of": constraints.sets_of, "first_feature": 0,
             "is_monotone": int(constraints.is_monotone), "n_set_words": constraints.sets_of.shape[1],
             "n_all_features": max(len(constraints.monotone), len(constraints.sets_of)),
+            "factor": constraints.factor, "cost": constraints.cost, "n_option_features": len(constraints.factor),
+            "has_options": int(constraints.has_options),
         }  # fmt: skip
         a = self.arrays
         a["least_kept"] = self._least_kept(a["n_bundles"] * layout.n_planes * a["kept_stride"])
@@ -148,7 +161,7 @@ class TreeMemory:
 
     def make_node_room(self, n_nodes: int) -> None:
         """Room for this many nodes, keeping those that exist."""
-        names = ("left_set", "sums", "left_sums", "limits", "live_sets")
+        names = ("left_set", "sums", "left_sums", "limits", "live_sets", "smooth")
         old = {name: self.arrays.get(name) for name in names}
         n_fields = self.layout.n_fields
         nodes = np.zeros(n_nodes, NODE)
@@ -160,15 +173,20 @@ class TreeMemory:
             "left_sums": np.zeros((n_nodes, n_fields), np.int64),
             "limits": np.zeros((n_nodes if self.arrays["is_monotone"] else 0, 2)),
             "live_sets": np.zeros((n_nodes, self.arrays["n_set_words"]), np.uint64),
+            "smooth": np.zeros((n_nodes if self.smooths else 0, 2)),
         }  # fmt: skip
         for name, array in old.items():
             if array is not None:
                 self.arrays[name][: len(array)] = array
 
-    def begin_root(self, sums: np.ndarray, max_output: float) -> None:
-        """Node 0 has these sums; its features are not limited."""
+    def begin_root(self, sums: np.ndarray, rules: Rules) -> None:
+        """Node 0 has these sums; its features are not limited, and its output is not smoothed."""
         self.arrays["sums"][0] = sums
-        self.arrays["limits"][:1] = -max_output, max_output
+        self.arrays["limits"][:1] = -rules.max_output, rules.max_output
+        if self.smooths:
+            g, h = float(sums[-1]), float(sums[rules.hess_field]) + rules.reg_lambda / rules.hess_scale
+            size = min(max(abs(g) - rules.reg_alpha / rules.grad_scale, 0.0) / h, rules.max_output) if h > 0 else 0.0
+            self.arrays["smooth"][0] = -size if g > 0.0 else size, 0.0
         self.arrays["live_sets"][0] = np.iinfo(np.uint64).max
 
     def use_features(self, tree_features: np.ndarray) -> None:

@@ -36,6 +36,7 @@ OBJECTIVES = {
     "multiclass": "multi:softprob",
     **dict.fromkeys(("lambdarank", "rank_xendcg"), "rank:ndcg"),
     "pairwise": "rank:pairwise",
+    "rank_map": "rank:map",
     "custom": "reg:squarederror",  # leaves raw scores as they are
 }
 

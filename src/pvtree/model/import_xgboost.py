@@ -23,7 +23,7 @@ _REMEDY = "give a file written by xgboost.Booster.save_model or Model.export_xgb
 # XGBoost's objectives, and ours that transform raw scores alike. Any other becomes "custom", which leaves them raw.
 OBJECTIVES = {
     **{word: kind.name for kind in LOSSES.values() for word in kind.aliases.split() if ":" in word},
-    "rank:map": "lambdarank",
+    "rank:map": "rank_map",
     "binary:logitraw": "custom",
 }
 _LOGISTIC = ("binary:logistic", "reg:logistic", "binary:logitraw")

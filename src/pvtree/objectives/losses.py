@@ -17,6 +17,7 @@ from pvtree.kernels.elementary import log
 from pvtree.kernels.hashing import hash_pair
 from pvtree.kernels.objectives import gradients as kernels
 from pvtree.kernels.objectives import metrics as row_losses
+from pvtree.kernels.objectives.average_precision import average_precision_gradients
 from pvtree.kernels.objectives.ranking import lambdarank_gradients
 from pvtree.kernels.objectives.xendcg import xendcg_gradients
 from pvtree.kernels.team import Team, in_pieces
@@ -120,6 +121,22 @@ class LambdaRank(Loss):
         return 1.0 - self.queries.ndcgs(scores[0], self.level), weight
 
 
+class AveragePrecision(LambdaRank):
+    """Pairs of a relevant document (a label above 0) and another, weighted by how much swapping them changes the
+    average precision of their query."""
+
+    def _fill_queries(self, start: int, stop: int, score: np.ndarray, grad: np.ndarray, hess: np.ndarray) -> None:
+        q = self.queries
+        q.sort(start, stop, score)
+        average_precision_gradients(
+            start, stop, q.bounds, q.label, score, q.order, self.level, self.normalises, grad, hess
+        )  # fmt: skip
+
+    def _losses(self, scores: np.ndarray) -> Term:
+        weight = None if self.weight is None else self.queries.weights(self.weight)
+        return 1.0 - self.queries.average_precisions(scores[0], self.level), weight
+
+
 class CrossEntropyNDCG(Loss):
     """Cross-entropy of the softmax of a query's scores with gains drawn around its labels' (Bruch, 2021)."""
 
@@ -207,6 +224,7 @@ def make_loss(params: Params, y: np.ndarray, weight: np.ndarray | None, group: n
         "multiclassova": lambda: OneAgainstOthers(y, weight, params.n_classes),
         "lambdarank": lambda: LambdaRank(y, weight, group, params),
         "pairwise": lambda: LambdaRank(y, weight, group, params),
+        "rank_map": lambda: AveragePrecision(y, weight, group, params),
         "aft": lambda: FailureTimes(y, weight, params.aft_loss_distribution, params.aft_loss_distribution_scale),
         "cox": lambda: Cox(y, weight),
         "rank_xendcg": lambda: CrossEntropyNDCG(y, weight, group, params),

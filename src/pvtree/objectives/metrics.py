@@ -206,6 +206,7 @@ ALIASES = {
     "multiclass": ("multi_logloss",),
     "softmax": ("multi_logloss",),
     "lambdarank": ("ndcg@10",),
+    "rank:map": ("map@10",),
 }
 ALIASES |= {alias: (metric.name,) for metric in ROW_METRICS.values() for alias in metric.aliases.split()}
 # Metrics of LightGBM and XGBoost that pvtree does not have. They are not taken for misspelt names.
@@ -288,7 +289,7 @@ def default_metric(objective: str | Callable[..., Any]) -> str:
     if family == "custom":
         raise InvalidParameterError("A custom objective has no default metric: give eval_metric.")
     name = "multi_logloss" if family == "classification" else LOSSES[family].metric
-    return "ndcg@10" if name == "ndcg" else name
+    return f"{name}@10" if name in ("ndcg", "map") else name
 
 
 def _family(objective: str | Callable[..., Any]) -> str:

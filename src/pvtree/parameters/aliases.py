@@ -60,6 +60,10 @@ SYNONYMS: dict[str, str] = {
     "neg_bagging_fraction": "neg_sub_row neg_subsample neg_bagging",
     "bagging_seed": "bagging_fraction_seed",
     "data_random_seed": "data_seed",
+    "subsample_for_bin": "bin_construct_sample_cnt",
+    "extra_trees": "extra_tree",
+    "feature_contri": "feature_contrib fc fp feature_penalty",
+    "monotone_penalty": "monotone_splits_penalty ms_penalty mc_penalty",
 }
 
 # Names with another meaning, so their values cannot be taken over. The message refers to our closest parameter.
@@ -68,7 +72,6 @@ RELATED: dict[str, str] = {
     "min_child_weight": "min_weight_fraction_leaf",
     "min_split_gain": "min_impurity_decrease ccp_alpha",
     "subsample": "max_samples",
-    "colsample_bynode": "colsample_bylevel",
     "max_features": "feature_fraction colsample_bytree",
     "early_stopping_rounds": "early_stopping",
 }
@@ -102,23 +105,18 @@ ANYWAY: dict[str, tuple[Any, ...]] = {
     "monotone_constraints_method": ("basic",),
     "predictor": ("auto", "cpu_predictor"),
     "process_type": ("default",),
-    "grow_policy": ("lossguide",),
     "lambdarank_pair_method": ("topk",),
     "multi_strategy": ("one_output_per_tree",),
-    "colsample_bylevel": (1,),
     "missing": (math.nan,),
     "use_missing": (True,),
     "zero_as_missing": (False,),
     "enable_categorical": _SWITCH,
     "validate_parameters": _SWITCH,
     "use_label_encoder": (False,),
-    "subsample_for_bin": (200000,),
-    "bin_construct_sample_cnt": (200000,),
     "feature_pre_filter": _SWITCH,
     "deterministic": _SWITCH,
     "force_col_wise": _SWITCH,
     "force_row_wise": _SWITCH,
-    "extra_trees": (False,),
     "linear_tree": (False,),
 }
 

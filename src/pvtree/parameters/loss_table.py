@@ -117,6 +117,7 @@ LOSSES: dict[str, LossKind] = {
         ),
         LossKind("lambdarank", "rank:ndcg", "ndcg", target="relevance", start="zero"),
         LossKind("pairwise", "rank:pairwise", "ndcg", target="relevance", start="zero"),
+        LossKind("rank_map", "rank:map", "map", target="relevance", start="zero"),
         LossKind("rank_xendcg", "xendcg xe_ndcg xe_ndcg_mart xendcg_mart", "ndcg", target="relevance", start="zero"),
     )
 }

@@ -17,6 +17,15 @@ from pvtree.errors import InvalidParameterError
 
 TREE_LEARNERS = ("auto", "serial", "voting", "exact_voting", "data", "quantized", "attribute", "feature")
 SEPARATE_LEARNERS = ("svore", "yu")  # each worker grows a whole tree alone, in every iteration of boosting
+# May name columns, so only the data settles them.
+_BY_COLUMN = (
+    "monotone_constraints",
+    "interaction_constraints",
+    "feature_contri",
+    "cegb_penalty_feature_coupled",
+    "max_bin_by_feature",
+    "forced_bins",
+)
 PARTITION_LEARNERS = ("voting", *SEPARATE_LEARNERS)  # their trees depend on how rows are spread over workers
 
 
@@ -40,11 +49,27 @@ class Params:
     subsample: float = 1.0
     subsample_freq: int = 0
     colsample_bytree: float = 1.0
+    colsample_bylevel: float = 1.0
     colsample_bynode: float = 1.0
+    floors_columns: bool = False  # whether the fractions above are rounded down, as XGBoost rounds them
+    grow_policy: str = "lossguide"  # "lossguide" | "depthwise"
+    extra_trees: bool = False
+    path_smooth: float = 0.0
+    feature_contri: tuple[float, ...] = ()  # a factor per column; () = 1 for all
+    monotone_penalty: float = 0.0
+    cegb_tradeoff: float = 1.0
+    cegb_penalty_split: float = 0.0
+    cegb_penalty_feature_coupled: tuple[float, ...] = ()  # a cost per column; () = 0 for all
+    max_cat_to_onehot: int = 0
+    max_cat_threshold: int = 0  # 0 = no limit
+    min_data_per_group: int = 1
     max_bin: int = 255
     cat_smooth: float = 10.0
     cat_l2: float = 10.0
     min_data_in_bin: int = 1
+    subsample_for_bin: int | None = None  # None = reading.row_ids.SAMPLE_ROWS
+    max_bin_by_feature: tuple[int, ...] = ()  # a limit per column; () = max_bin for all
+    forced_bins: tuple[tuple[int, tuple[float, ...]], ...] = ()  # (column, ends of bins)
     max_delta_step: float = 0.0  # 0 = no limit
     boost_from_average: bool = True
     base_score: float | None = None  # on the scale of predictions; None = from the data
@@ -74,6 +99,7 @@ class Params:
     bagging_by_query: bool = False
     bagging_seed: int | None = None  # None = seed, as of the next ones
     feature_fraction_seed: int | None = None
+    extra_seed: int | None = None
     drop_seed: int | None = None
     objective_seed: int | None = None
     data_random_seed: int | None = None
@@ -102,6 +128,20 @@ class Params:
         """Whether the model is the mean of its trees instead of their sum."""
         return self.ensemble == "forest" or self.boosting_type == "rf"
 
+    @property
+    def has_split_options(self) -> bool:
+        """Whether the search for splits obeys options of kernels/growing/split_options.py."""
+        return bool(
+            self.extra_trees
+            or self.path_smooth > 0.0
+            or self.feature_contri
+            or (self.monotone_penalty > 0.0 and self.monotone_constraints)
+            or (self.cegb_tradeoff > 0.0 and (self.cegb_penalty_split > 0.0 or self.cegb_penalty_feature_coupled))
+            or self.max_cat_to_onehot > 0
+            or self.max_cat_threshold > 0
+            or self.min_data_per_group > 1
+        )
+
 
 def make_params(values: Mapping[str, Any], n_features: int, **settled: Any) -> Params:
     """Make Params from an estimator's checked parameters; ``settled`` are the fields that depend on the data."""
@@ -112,6 +152,8 @@ def make_params(values: Mapping[str, Any], n_features: int, **settled: Any) -> P
         chosen["n_workers"] = 1
     if chosen.get("num_leaves") == -1:
         chosen["num_leaves"] = 0
+    if not chosen.get("num_leaves", 31):
+        chosen["grow_policy"] = "lossguide"  # without a limit on leaves, both policies grow the same tree
     if chosen.get("ballot_rows") == "all":
         chosen["ballot_rows"] = 0
     if chosen.get("boosting_type") == "goss":
@@ -119,8 +161,11 @@ def make_params(values: Mapping[str, Any], n_features: int, **settled: Any) -> P
     if chosen.get("bins_folder") is not None:
         chosen["bins_folder"] = os.fspath(chosen["bins_folder"])
     chosen["early_stopping_rounds"] = chosen.get("early_stopping_rounds") or 0
-    for name in ("monotone_constraints", "interaction_constraints"):  # may name columns, so only the data settles them
+    for name in _BY_COLUMN:
         chosen[name] = settled.get(name, ())
+    chosen["max_cat_threshold"] = chosen.get("max_cat_threshold") or 0
+    if chosen.get("subsample_for_bin") == 200_000:  # the usual number
+        chosen["subsample_for_bin"] = None
     chosen["label_gain"] = tuple(float(gain) for gain in chosen.get("label_gain") or ())
     levels = chosen.get("quantile_alpha", 0.9)
     if isinstance(levels, list | tuple | np.ndarray):

@@ -25,7 +25,9 @@ _UNSUPPORTED = (
     # boosting, if a forest is asked for them
     "base_score boost_from_average max_delta_step max_leaf_output max_tree_output min_data_in_bin "
     # forests
-    "bootstrap criterion max_features max_samples oob_score"
+    "bootstrap criterion max_features max_samples oob_score "
+    # trees of boosting, if a forest is asked for them
+    "grow_policy colsample_bylevel subsample_for_bin bin_construct_sample_cnt extra_trees"
 )
 
 # LightGBM's main name of a parameter. If a parameter is given under several names, this one counts.

@@ -29,6 +29,7 @@ from pvtree.parameters.rule_kinds import (
     positive,
     switch,
 )
+from pvtree.parameters.tree_rules import TREE_RULES
 
 _MAX_FEATURES = Rule(
     "The number of features to consider at each split, drawn anew for every node.",
@@ -116,7 +117,9 @@ def _are_class_weights(value: Any) -> bool:
     return all(_is_factor(factor) and factor > 0 for factor in _signs(value))
 
 
-RULES: dict[str, Rule] = BOOSTING_RULES | {
+RULES: dict[str, Rule] = {
+    **BOOSTING_RULES,
+    **TREE_RULES,
     "n_estimators": integer("The number of boosting iterations, or of trees in a forest.", 1),
     "learning_rate": non_negative("The factor by which each tree is scaled before it is added to the model."),
     "num_leaves": integer("The maximum number of leaves of a tree.", 2, also="-1 for no limit"),

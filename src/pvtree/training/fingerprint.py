@@ -42,7 +42,10 @@ _ONLY_IF_SET = {
     "data_sample_strategy", "top_rate", "other_rate", "drop_rate", "max_drop", "skip_drop", "uniform_drop", "one_drop",
     "xgboost_dart_mode", "normalize_type", "pos_bagging_fraction", "neg_bagging_fraction", "bagging_by_query",
     "bagging_seed", "feature_fraction_seed", "drop_seed", "objective_seed", "data_random_seed",
-    "aft_loss_distribution", "aft_loss_distribution_scale",
+    "aft_loss_distribution", "aft_loss_distribution_scale", "subsample_for_bin", "max_bin_by_feature", "forced_bins",
+    "colsample_bylevel", "floors_columns", "grow_policy", "extra_trees", "extra_seed", "path_smooth", "feature_contri",
+    "monotone_penalty", "cegb_tradeoff", "cegb_penalty_split", "cegb_penalty_feature_coupled", "max_cat_to_onehot",
+    "max_cat_threshold", "min_data_per_group",
 }  # fmt: skip
 # The message about a part that differs; {} and {} are the saved value and the present one.
 PARTS = {
@@ -99,8 +102,11 @@ def _deciding(params: Params, n_parallel_trees: int) -> dict[str, Any]:
     for name in values.keys() & _ONLY_IF_SET:  # so that checkpoints from before they existed can be resumed
         if values[name] == _DEFAULTS[name]:
             del values[name]
-    if isinstance(values.get("quantile_alpha"), tuple):
-        values["quantile_alpha"] = list(values["quantile_alpha"])
+    for name in ("quantile_alpha", "feature_contri", "cegb_penalty_feature_coupled", "max_bin_by_feature"):
+        if isinstance(values.get(name), tuple):
+            values[name] = list(values[name])
+    if "forced_bins" in values:
+        values["forced_bins"] = [[column, list(ends)] for column, ends in values["forced_bins"]]
     gains = values.pop("label_gain")
     values |= {"label_gain": list(gains)} if gains else {}
     monotone, sets = values.pop("monotone_constraints"), values.pop("interaction_constraints")

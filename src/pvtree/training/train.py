@@ -122,6 +122,8 @@ def train_worker(rows: TrainingRows, options: TrainOptions, comm: Communicator) 
         ensemble = make_ensemble(shard, options, worker, n_parallel_trees, fixed, start_scores, first)
         if ensemble.dart is not None and keeper.saved is not None:
             start = _resume_dart(ensemble.dart, keeper.saved, fixed, rows, comm, team)
+        for tree in () if start is None else start.trees:
+            ensemble.maker.pay_for(tree.feature)
         evaluator.begin(ensemble.n_outputs, ensemble.init_score, team, start)
         run = TrainingRun(options, ensemble, evaluator, keeper, shard.n_all_features, comm, start)
         before_trees = comm.traffic.snapshot()

@@ -47,7 +47,7 @@ class NumbersOrBalanced(click.ParamType):
         if not isinstance(value, str) or value == "balanced":
             return value
         try:
-            return [float(number) for number in value.split(",")]
+            return [int(number) if number.strip().isdigit() else float(number) for number in value.split(",")]
         except ValueError:
             self.fail(f"{value!r} is not a list of numbers; separate them by commas, such as 1,2.5.", param, ctx)
 
@@ -64,6 +64,7 @@ SPECIAL = {
     "objective": click.STRING,
     "class_weight": NumbersOrBalanced(),
     "label_gain": NumbersOrBalanced(),
+    **dict.fromkeys(("feature_contri", "cegb_penalty_feature_coupled", "max_bin_by_feature"), NumbersOrBalanced()),
     "monotone_constraints": Signs(),
     "interaction_constraints": ColumnSets(),
 }
@@ -75,6 +76,10 @@ ALLOWED = {
     "objective": "the name of an objective",
     "class_weight": "balanced, or a number greater than 0 for each class in ascending order, such as 1,2.5",
     "label_gain": "2 to 31 numbers of at least 0 that do not fall, such as 0,1,3,7",
+    **dict.fromkeys(
+        ("feature_contri", "cegb_penalty_feature_coupled"), "a number of at least 0 for each column, such as 1,0.5"
+    ),
+    "max_bin_by_feature": "an integer from 2 to 255 for each column, such as 255,16",
     "random_state": "an integer of at least 0",
     "max_features": "sqrt, log2, none, an integer of at least 1, or a fraction such as 0.5",
 }

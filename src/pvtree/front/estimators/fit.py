@@ -16,6 +16,7 @@ from pvtree.comm.user_warnings import warn_user
 from pvtree.errors import InvalidDataError, InvalidParameterError
 from pvtree.front.estimators.argument_docs import FIT, documented
 from pvtree.front.estimators.base import Estimator
+from pvtree.front.estimators.column_options import read_column_options
 from pvtree.front.estimators.eval_arguments import (
     EvalArguments,
     given_sets,
@@ -248,6 +249,7 @@ class Fitting(Estimator):
             n_targets=count_targets(values, task, n_columns),
             monotone_constraints=read_monotone(values["monotone_constraints"], columns, n_classes),
             interaction_constraints=read_interactions(values["interaction_constraints"], columns),
+            **read_column_options(values, columns),
             **self._settled,
         )
 

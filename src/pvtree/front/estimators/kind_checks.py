@@ -26,13 +26,19 @@ def check_kinds(values: Mapping[str, Any]) -> None:
             f"bins_folder does not support tree_learner={values['tree_learner']!r}, which needs its bins in memory; "
             "use tree_learner='exact_voting', or leave bins_folder out."
         )
+    if values["tree_learner"] in SEPARATE_LEARNERS and values["cegb_penalty_feature_coupled"] is not None:
+        raise InvalidParameterError(
+            f"tree_learner={values['tree_learner']!r} does not support cegb_penalty_feature_coupled, because its "
+            "workers grow trees apart; leave it out, or use another tree_learner."
+        )
     draws = values["subsample_freq"] > 0 and min(_fractions(values)) < 1
     if kind == "rf":
         if values["num_parallel_tree"] > 1:
             raise InvalidParameterError(
                 "boosting_type='rf' averages all trees, so num_parallel_tree has no meaning; set n_estimators instead."
             )
-        of_columns = min(values["colsample_bytree"], values["colsample_bynode"]) < 1
+        names = ("colsample_bytree", "colsample_bylevel", "colsample_bynode")
+        of_columns = min(values[name] for name in names) < 1 or values["extra_trees"]
         if not (draws or of_columns or strategy == "goss" or (strategy == "mvs" and values["subsample"] < 1)):
             raise InvalidParameterError(
                 "boosting_type='rf' without chance grows the same tree again and again; set subsample below 1 and "
@@ -85,6 +91,8 @@ def idle_kinds(values: Mapping[str, Any]) -> list[str]:
             for name in names
             if values.get(name, 1) < 1
         ]
+    if values["monotone_penalty"] > 0 and values["monotone_constraints"] is None:
+        sentences.append("monotone_penalty does nothing without monotone_constraints; set both.")
     if values["normalize_type"] != "tree" and not values["xgboost_dart_mode"]:
         sentences.append("normalize_type does nothing without xgboost_dart_mode=True; set both.")
     return sentences

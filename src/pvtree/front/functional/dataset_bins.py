@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pvtree.binning.bin_rules import BinRules
 from pvtree.binning.thresholds import choose_own_bins
 from pvtree.comm import Solo
 from pvtree.kernels.team import Team
 from pvtree.parameters.aliases import read_names
 from pvtree.reading import inputs
+from pvtree.reading.column_values import read_by_column, read_forced_bins
 from pvtree.reading.row_ids import RowIds
 from pvtree.reading.sources import as_source
 
@@ -18,19 +20,26 @@ if TYPE_CHECKING:
     from pvtree.front.functional.dataset import Dataset
 
 
+_KNOWN = ("max_bin", "min_data_in_bin", "max_bin_by_feature", "forcedbins_filename")
+
+
 def count_bins(data: Dataset, feature: int) -> int:
     """Ordered bins or categories of a column, and one for missing values where there are any."""
-    settings = read_names(data.params, ["max_bin", "min_data_in_bin"], "Dataset").values
+    settings = read_names(data.params, _KNOWN, "Dataset").values
     max_bin, min_rows = int(settings.get("max_bin", 255)), int(settings.get("min_data_in_bin", 1))
     table = inputs.read_table(data.data)
     columns = inputs.learn_columns(table, data.categorical_feature, max_bin, Solo(), data.feature_name)
     source = as_source(inputs.encode(table, columns))
     categorical = {j: len(values) for j, values in columns.categories.items() if j not in columns.ordered}
+    rules = BinRules(
+        max_bin,
+        min_rows,
+        read_by_column("max_bin_by_feature", settings.get("max_bin_by_feature"), columns, max_bin),
+        dict(read_forced_bins(settings.get("forcedbins_filename"), columns)),
+    )
     sample = RowIds.consecutive(source.shape[0]).sample()
     with Team(1) as team:
-        thresholds = choose_own_bins(
-            source, sample, (0, source.shape[1]), categorical, max_bin, team, min_rows=min_rows
-        )
+        thresholds = choose_own_bins(source, sample, (0, source.shape[1]), categorical, rules, team)
     column = source.matrix()[:, feature]
     has_missing = np.isnan(column).any() or (feature in categorical and (column == 0).any())
     return int(thresholds.n_bins[feature]) + int(has_missing)

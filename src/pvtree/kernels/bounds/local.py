@@ -28,6 +28,7 @@ from pvtree.kernels.growing.records import (
     words_of,
 )
 from pvtree.kernels.growing.split import insert, x_log_x
+from pvtree.kernels.growing.split_options import category_penalty
 from pvtree.kernels.jit import njit
 
 # A gain is the loss that a split saves when each side takes the leaf value that suits all its rows. If every worker
@@ -205,13 +206,13 @@ def bound_categories(fields, n_bins, totals, aims, tree, scratch):
         return saved, saved
     order = order_of(scratch)
     order_by_ratio(fields, n_bins, tree, scratch)
-    most = 0.0
+    most, penalty = 0.0, category_penalty(n_bins, tree)
     for i in range(n_bins + 1):
         for j in range(tree.n_fields):
             left[j] += fields[j * N_BINS + order[i]]
             right[j] = totals[j] - left[j]
-        left_above, left_below = saved_by_sums(left, ZERO, np.int64(1), tree.cat_l2, aims, tree)
-        right_above, right_below = saved_by_sums(right, ZERO, np.int64(1), tree.cat_l2, aims, tree)
+        left_above, left_below = saved_by_sums(left, ZERO, np.int64(1), penalty, aims, tree)
+        right_above, right_below = saved_by_sums(right, ZERO, np.int64(1), penalty, aims, tree)
         most = max(most, left_above + left_below + right_above + right_below)
     return most, most
 

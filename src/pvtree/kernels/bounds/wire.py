@@ -11,8 +11,9 @@ import numpy as np
 
 from pvtree.kernels.bounds.local import NO_HESSIAN
 from pvtree.kernels.constants import ENTROPY, ZERO
-from pvtree.kernels.growing.records import is_categorical_of, sums_of, table_of
+from pvtree.kernels.growing.records import is_categorical_of, n_bins_of, sums_of, table_of
 from pvtree.kernels.growing.split import NOISE, count_rows, node_score, score_unit, x_log_x
+from pvtree.kernels.growing.split_options import category_penalty
 from pvtree.kernels.jit import njit
 from pvtree.kernels.wire.bits import LIST_HEADER, bit_length, get_bits, get_list, plan_list, put_bits, put_list
 
@@ -142,7 +143,7 @@ def largest_gains(n_workers, rank, asked, row_node, aims, sums, trees, upper):
     tree = trees[0]
     node_sums = sums_of(tree)
     table = table_of(tree)
-    is_categorical = is_categorical_of(tree)
+    is_categorical, n_bins = is_categorical_of(tree), n_bins_of(tree)
     for row in range(len(asked)):
         own = node_sums[row_node[row]]
         own_score = node_score(own, tree)
@@ -159,7 +160,7 @@ def largest_gains(n_workers, rank, asked, row_node, aims, sums, trees, upper):
                     total += own[j]
                 upper[row, i] = bound + 64 * _ULP * (x_log_x(total, table) + bound)
                 continue
-            penalty = tree.reg_lambda + (tree.cat_l2 if is_categorical[feature] else 0.0)
+            penalty = tree.reg_lambda + (category_penalty(n_bins[feature], tree) if is_categorical[feature] else 0.0)
             at_aim = 2.0 * aim * g - aim * aim * (h + 2.0 * penalty / tree.hess_scale)
             at_aim -= 4.0 * tree.reg_alpha / tree.grad_scale * abs(aim)
             # Without a limit of outputs, both terms of the difference are about as large.

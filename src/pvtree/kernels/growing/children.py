@@ -8,6 +8,7 @@ from pvtree.kernels.growing.bundles import place_of, sides_of_codes
 from pvtree.kernels.growing.constraints import inherit_constraints
 from pvtree.kernels.growing.records import is_categorical_of, left_set_of, left_sums_of, sums_of
 from pvtree.kernels.growing.route import fill_sides
+from pvtree.kernels.growing.split_options import smooth_children
 from pvtree.kernels.hashing import hash_pair
 from pvtree.kernels.jit import njit
 
@@ -43,6 +44,8 @@ def begin_children(parent, left, tree, nodes):
         sums[left + 1, j] = sums[parent, j] - left_sums[parent, j]
     if tree.is_monotone or tree.n_set_words > 0:
         inherit_constraints(parent, left, nodes[parent].feature, tree)
+    if tree.path_smooth > 0.0:
+        smooth_children(parent, left, tree)
 
 
 @njit

@@ -51,6 +51,7 @@ from pvtree.kernels.growing.split import (
     gain_of_score,
     node_score,
 )
+from pvtree.kernels.growing.split_options import best_split_with_options
 from pvtree.kernels.growing.tiny_nodes import is_tiny, search_tiny_block, search_tiny_feature
 from pvtree.kernels.jit import njit, shared
 from pvtree.kernels.lazy import lazy
@@ -62,7 +63,7 @@ GROUP = np.int64(8)  # features that one thread takes at a time where they are s
 
 
 @shared
-def search_feature(hist, base, step, is_wide, feature, node, own_score, row, group, tree, best, scratch):
+def search_feature(hist, base, step, is_wide, feature, node, own_score, row, group, tree, nodes, best, scratch):
     """Keep the feature's best split if it beats the group's; ties go to the lower feature."""
     n_bins = n_bins_of(tree)[feature]
     is_categorical = is_categorical_of(tree)[feature]
@@ -70,9 +71,12 @@ def search_feature(hist, base, step, is_wide, feature, node, own_score, row, gro
     if tree.is_monotone:
         set_limits(node, tree, scratch)
         scratch.sign = monotone_of(tree)[tree.first_feature + feature]
-    gain = best_split_of_feature(
-        hist, base, step, is_wide, n_bins, is_categorical, sums, own_score, tree, scratch
-    )  # fmt: skip
+    if tree.has_options:
+        gain = best_split_with_options(hist, base, step, is_wide, feature, node, own_score, tree, nodes, scratch)
+    else:
+        gain = best_split_of_feature(
+            hist, base, step, is_wide, n_bins, is_categorical, sums, own_score, tree, scratch
+        )  # fmt: skip
     if tree.wanted == WANT_GAINS:
         gains_of(tree)[row, feature] = gain
     elif gain > best[row, group].gain or (
@@ -170,7 +174,7 @@ def search_singly(node, row, group, tree, nodes, best, scratch):
         hist = wide if is_wide else packed
         if tree.bundled:
             hist = expand_alone(hist, ZERO, N_BINS, is_wide, feature, tree, scratch)
-        search_feature(hist, ZERO, N_BINS, is_wide, feature, node, own_score, row, group, tree, best, scratch)
+        search_feature(hist, ZERO, N_BINS, is_wide, feature, node, own_score, row, group, tree, nodes, best, scratch)
 
 
 @spliced
@@ -218,7 +222,7 @@ def search_side_by_side(is_wide, n_found, node, tree, nodes):
 
     Both ways find the same split, but only the first knows the boundaries of ballots.
     """
-    is_possible = tree.criterion != ENTROPY and not is_wide
+    is_possible = tree.criterion != ENTROPY and not is_wide and not tree.has_options
     if tree.wanted == WANT_GAINS or tree.wanted == WANT_BOUNDS:
         return is_possible
     return is_possible and n_found > 12 and nodes[node].stop - nodes[node].start >= LEAST_AT_ONCE
@@ -226,7 +230,7 @@ def search_side_by_side(is_wide, n_found, node, tree, nodes):
 
 @spliced
 def search_found(
-    hist, base, step, lane_step, is_wide, at_once, n_found, node, own_score, row, group, tree, best, scratch
+    hist, base, step, lane_step, is_wide, at_once, n_found, node, own_score, row, group, tree, nodes, best, scratch
 ):
     """Search the ``n_found`` features of lane_feature, one a lane; their best split is kept if it beats the group's."""
     features, is_categorical = lane_feature_of(scratch), is_categorical_of(tree)
@@ -242,14 +246,15 @@ def search_found(
             continue
         if at_once and lane != best_lane and not is_categorical[feature]:
             continue
-        if tree.bundled and not at_once:
+        if tree.bundled and not at_once and not tree.has_options:
             # Most features of sparse data are not the best ones: a quick look spares them a close one.
             own, gain = base + lane * lane_step, best[row, group].gain
             if not may_gain(hist, own, step, is_wide, feature, sums, own_score, gain, tree):
                 continue
         search_feature(
-            hist, base + lane * lane_step, step, is_wide, feature, node, own_score, row, group, tree, best, scratch
-        )
+            hist, base + lane * lane_step, step, is_wide, feature, node, own_score, row, group, tree, nodes, best,
+            scratch,
+        )  # fmt: skip
 
 
 @lazy()
@@ -271,6 +276,7 @@ def evaluate_group(item, tree, families, nodes, best, scratch, bounds):
         search_tiny_block(family.node, family.row, group, tree, nodes, best, scratch)
         return
     features, first = lane_feature_of(scratch), block_start_of(tree)[group]
+    takes_all = bounds is not None or tree.has_options != 0
     own, own_step, own_lane_step, own_wide = add_up_block(family.node, group, tree, nodes, scratch)
     for turn in range(2):
         # The node itself, then its sibling. One loop, so that the search is compiled once for both.
@@ -297,7 +303,7 @@ def evaluate_group(item, tree, families, nodes, best, scratch, bounds):
             if tree.bundled:
                 at, n_found = expand_lanes(
                     at, group, bundled, bundled_base, bundled_step, bundled_lane_step, is_wide, node, row, own_score,
-                    best[row, group].gain, bounds is not None, tree, scratch,
+                    best[row, group].gain, takes_all, tree, scratch,
                 )  # fmt: skip
             else:
                 for lane in range(n_found):
@@ -306,8 +312,8 @@ def evaluate_group(item, tree, families, nodes, best, scratch, bounds):
             at_once = search_side_by_side(is_wide, n_found, node, tree, nodes)
             if tree.wanted != WANT_BOUNDS:
                 search_found(
-                    hist, base, step, lane_step, is_wide, at_once, n_found, node, own_score, row, group, tree, best,
-                    scratch,
+                    hist, base, step, lane_step, is_wide, at_once, n_found, node, own_score, row, group, tree, nodes,
+                    best, scratch,
                 )  # fmt: skip
             if bounds is not None:
                 bound_group(

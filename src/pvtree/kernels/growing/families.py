@@ -163,10 +163,14 @@ def allow_features(row, node, features, tree, nodes):
     """Mark the features that a node may use, out of ``features``, which are numbered over all workers.
 
     Interaction constraints may rule out some. Of the others, n_sampled are drawn by the hash of the node's path, so
-    that every worker draws the same; if that is 0 or there are no more, all are taken.
+    that every worker draws the same; if that is 0 or there are no more, all are taken. Levels draw before nodes do.
     """
     allowed = allowed_of(tree)[row]
     allowed[:] = 0
+    if tree.n_level > 0:
+        of_level = np.empty(tree.n_level, np.int64)
+        sample_features(hash_pair(~tree.key, nodes[node].depth), features, tree.n_level, of_level)
+        features = of_level
     if tree.n_set_words > 0:
         features = permitted_features(features, live_sets_of(tree)[node], feature_sets_of(tree))
     n = np.int64(len(features))

@@ -216,9 +216,16 @@ def take_best_groups(row_node, n_groups, trees, nodes, best):
 
 
 @njit
-def best_first(n_made, max_leaves, nodes, is_split):
+def turn_of(node, depthwise):
+    """The lower, the sooner the node is split, of equals the older one first; infinite if it has no split."""
+    return 0.0 if depthwise and node.gain > -math.inf else -node.gain
+
+
+@njit
+def best_first(n_made, max_leaves, depthwise, nodes, is_split):
     """Mark the nodes known so far that best-first growth splits: always the largest gain, ties to the older node.
 
+    With ``depthwise`` it is always the oldest node that has a split.
     A node's age is its number in best-first growth, not here, where whole levels are made at once. Returns the node
     whose split uses up the leaf budget, -1 if none does.
     """
@@ -228,10 +235,10 @@ def best_first(n_made, max_leaves, nodes, is_split):
             is_split[node] = nodes[node].gain > -math.inf
         return NONE
     n_splits, n_named = ZERO, ONE
-    heap = [(-nodes[0].gain, ZERO, ZERO)]  # (-gain, age, node)
+    heap = [(turn_of(nodes[0], depthwise), ZERO, ZERO)]  # (turn, age, node)
     while len(heap) > 0 and n_splits < max_leaves - 1:
-        cost, _, node = heapq.heappop(heap)
-        if cost == math.inf:
+        turn, _, node = heapq.heappop(heap)
+        if turn == math.inf:
             return NONE
         is_split[node] = 1
         n_splits += 1
@@ -240,7 +247,7 @@ def best_first(n_made, max_leaves, nodes, is_split):
         left = nodes[node].left_child
         if left > 0:
             for child in range(left, left + 2):
-                heapq.heappush(heap, (-nodes[child].gain, n_named + child - left, child))
+                heapq.heappush(heap, (turn_of(nodes[child], depthwise), n_named + child - left, child))
         n_named += 2
     return NONE
 

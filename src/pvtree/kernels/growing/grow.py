@@ -53,7 +53,7 @@ _OVERHEAD = np.int64(512)  # rows that take as long as searching a histogram doe
 @njit
 def choose_features(row, node, tree, nodes):
     """Mark the features that the node may use; list them, in rising order, where they are searched singly."""
-    if tree.n_sampled == 0 and tree.n_set_words == 0:
+    if tree.n_sampled == 0 and tree.n_set_words == 0 and tree.n_level == 0:
         return  # all of the tree's, which are marked already
     allow_features(row, node, tree_features_of(tree)[: tree.n_tree_features], tree, nodes)
     if tree.singly:
@@ -155,6 +155,8 @@ def open_leaf(node, tree, nodes):
 def next_leaf(tree, nodes):
     """Take the open leaf to split next: the largest gain, ties to the older node; without a leaf budget the newest.
 
+    Depth-wise growth always takes the oldest, so that a level is split before the next one.
+
     Without a budget the order of splits does not change the tree, and depth-first order keeps few histograms alive.
     """
     open_leaves = open_leaves_of(tree)
@@ -166,7 +168,7 @@ def next_leaf(tree, nodes):
     for i in range(1, last + 1):
         leaf, leader = open_leaves[i], open_leaves[chosen]
         gain, most = nodes[leaf].gain, nodes[leader].gain
-        if gain > most or (gain == most and leaf < leader):
+        if leaf < leader if tree.depthwise else gain > most or (gain == most and leaf < leader):
             chosen = i
     leaf = open_leaves[chosen]
     open_leaves[chosen] = open_leaves[last]

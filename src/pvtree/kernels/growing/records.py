@@ -72,6 +72,10 @@ monotone_of = _tree.declare("monotone", _FLOAT, "n_all_features")  # 1, -1 or 0;
 limits_of = _tree.declare("limits", _FLOAT, "n_nodes", "2")  # the lowest and the highest output of each node
 feature_sets_of = _tree.declare("sets_of", _BITS, "n_all_features", "n_set_words")  # sets with a feature, a bit each
 live_sets_of = _tree.declare("live_sets", _BITS, "n_nodes", "n_set_words")  # sets with all features above a node
+# Options of the search: see split_options.py. By feature, the factor of its gains and the cost of its first use.
+factor_of = _tree.declare("factor", _FLOAT, "n_option_features")
+cost_of = _tree.declare("cost", _FLOAT, "n_option_features")
+smooth_of = _tree.declare("smooth", _FLOAT, "n_nodes", "2")  # a node's smoothed output, and what that costs its score
 # What an evaluation finds: a candidate for each node and group of features, or every feature's gain.
 best_sums_of = _tree.declare("best_sums", _INT, "n_evaluated * n_groups", "n_fields")
 best_set_of = _tree.declare("best_set", _BITS, "n_evaluated * n_groups", "4")
@@ -103,7 +107,14 @@ TREE = np.dtype(
         ("noise", _FLOAT),  # gains up to this, before scaling, may come from rounding alone
         ("max_output", _FLOAT),  # the largest magnitude of a leaf's output in steps; inf without a limit
         ("cat_smooth", _FLOAT), ("cat_l2", _FLOAT), ("max_leaves", _INT), ("max_depth", _INT), ("key", np.uint64),
-        ("n_sampled", _INT),  # features drawn at each node; 0: all of the tree's
+        ("n_sampled", _INT),  # features drawn at each node; 0: all of its level's
+        ("n_level", _INT),  # features drawn at each level; 0: all of the tree's
+        ("depthwise", _INT),  # 1: of the open leaves the oldest is split first, not the one that gains most
+        # Options of the search: see split_options.py.
+        ("has_options", _INT), ("n_option_features", _INT),
+        ("is_extra", _INT), ("extra_key", np.uint64), ("path_smooth", _FLOAT), ("monotone_base", _FLOAT),
+        ("row_cost", _FLOAT), ("cost_share", _FLOAT),  # 1; on one of n workers alone 1 / n
+        ("max_onehot", _INT), ("max_cat_threshold", _INT), ("min_group", _INT),
         # The state of growing: nodes made, leaves, leaves waiting to be split, and the family under evaluation.
         ("n_made", _INT), ("n_leaves", _INT), ("n_open", _INT), ("parent", _INT), ("left", _INT), ("right", _INT),
         ("n_families", _INT),

@@ -322,7 +322,12 @@ def best_split_of_feature(hist, base, step, is_wide, n_bins, is_categorical, sum
 @njit
 def gain_of_score(score, own_score, n_rows, tree):
     """The gain of a feature's best score over the node's own, -inf if that is no gain."""
-    gain = score - own_score
+    return gain_of_difference(score - own_score, own_score, n_rows, tree)
+
+
+@njit
+def gain_of_difference(gain, own_score, n_rows, tree):
+    """The same of a gain in steps."""
     largest_term = own_score
     if tree.criterion == ENTROPY:
         largest_term = largest_entropy_term(n_rows, tree)

@@ -164,6 +164,6 @@ def search_items(
                 e += 1
             if item_place[item] >= 0 and e < e_end and elected[e] == feature:
                 search_feature(
-                    arena, item_place[item], tree.stride, is_wide, feature, node, own_score, row, ZERO, tree, best,
-                    scratch,
+                    arena, item_place[item], tree.stride, is_wide, feature, node, own_score, row, ZERO, tree, nodes,
+                    best, scratch,
                 )  # fmt: skip
