@@ -21,6 +21,8 @@ DRAWN = {"subsample": 0.5, "subsample_freq": 1}
 OF_XGBOOST = {"n_estimators": 60, "max_depth": 4, "max_bin": 63, "learning_rate": 0.1, "n_jobs": 1}
 # name, peer, parameters by LightGBM's or XGBoost's names
 CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("plain", "LightGBM", {}),
+    ("plain", "XGBoost", {}),
     ("dart", "LightGBM", {"boosting_type": "dart", "learning_rate": 0.3}),
     ("dart, `xgboost_dart_mode`", "LightGBM", {"boosting_type": "dart", "xgboost_dart_mode": True}),
     ("rf", "LightGBM", {"boosting_type": "rf", **DRAWN}),

@@ -83,6 +83,30 @@ def test_bins_from_a_sample():
     assert spread.model_.to_json() == some.model_.to_json()
 
 
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_missing_values_as_zeros(is_sparse):
+    from scipy.sparse import csr_array
+
+    rng = np.random.default_rng(4)
+    X, y = rng.integers(-3, 4, size=(240, 4)).astype(float), rng.normal(size=240)
+    X[:, 2] = np.abs(X[:, 2]) + 1  # where 0 does not occur
+    X[rng.random(X.shape) < 0.2] = np.nan
+    zeros, shape = np.nan_to_num(X), csr_array if is_sparse else np.asarray
+    y += zeros[:, 0]
+    params = SMALL | {"use_missing": False}
+    model = GBDTRegressor(**params).fit(shape(X), y)
+    np.testing.assert_array_equal(model.predict(shape(X)), model.predict(zeros))
+    # Columns with zeros have the bins that they have without missing values, and so all trees are the same.
+    columns = [0, 1, 3]
+    ours, filled = (
+        GBDTRegressor(**params).fit(shape(rows[:, columns]), y).predict(zeros[:, columns]) for rows in (X, zeros)
+    )
+    np.testing.assert_array_equal(ours, filled)
+    for learner in ("data", "attribute"):
+        spread = GBDTRegressor(**params, tree_learner=learner, n_workers=2).fit(shape(X), y)
+        assert spread.model_.to_json() == model.model_.to_json()
+
+
 def test_extra_trees_have_a_seed():
     X, y = make_rows()
     a, b, c = (GBDTRegressor(**SMALL, extra_trees=True, extra_seed=s).fit(X, y).model_.to_json() for s in (1, 1, 2))

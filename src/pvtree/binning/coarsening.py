@@ -33,12 +33,27 @@ def coarsen(
     if comm is not None:
         mass = comm.allreduce(mass, "bins")
     coarse, new_bin = merge_bins(thresholds, merged, mass, n_coarse)
-    bundles = data.bundles
-    if bundles is None:
-        _recode(data, new_bin, team)
-    else:  # codes stay; what they mean changes
-        bundles = _recoded(bundles, new_bin)
-    return data._replace(n_bins=coarse.n_bins, bundles=bundles), coarse
+    return recoded(data, new_bin, team)._replace(n_bins=coarse.n_bins), coarse
+
+
+def missing_as_zero(data: BinnedRows, thresholds: Thresholds, first: int, team: Team) -> BinnedRows:
+    """Put missing values of ordered columns into the bin of 0; the data's bins are overwritten.
+
+    The data's columns are those from ``first`` on.
+    """
+    new_bin = np.tile(np.arange(N_BINS, dtype=np.uint8), (data.n_features, 1))
+    for feature in np.flatnonzero(data.is_categorical == 0):
+        ends = thresholds.upper[first + feature, : data.n_bins[feature] - 1]
+        new_bin[feature, 0] = 1 + np.searchsorted(ends, 0.0)
+    return recoded(data, new_bin, team)
+
+
+def recoded(data: BinnedRows, new_bin: np.ndarray, team: Team) -> BinnedRows:
+    """The data with new_bin[feature, bin] in place of each bin; its bins are overwritten."""
+    if data.bundles is not None:  # codes stay; what they mean changes
+        return data._replace(bundles=_recoded(data.bundles, new_bin))
+    _recode(data, new_bin, team)
+    return data
 
 
 def count_rows(data: BinnedRows, rows: np.ndarray, team: Team) -> np.ndarray:

@@ -12,7 +12,7 @@ import numpy as np
 
 from pvtree.binning.bin_rules import BinRules
 from pvtree.binning.binned_rows import BinnedRows
-from pvtree.binning.coarsening import coarsen
+from pvtree.binning.coarsening import coarsen, missing_as_zero
 from pvtree.binning.thresholds import Thresholds, bin_rows, choose_own_bins, choose_shared_bins
 from pvtree.comm.partition import column_bounds, query_bounds, row_bounds
 from pvtree.errors import InvalidDataError
@@ -71,6 +71,8 @@ def make_shard(
     else:
         thresholds = choose_own_bins(rows.X, sample, (first, stop), categorical, rules, team, comm)
     data = bin_rows(rows.X, thresholds, first, stop, team, params.bins_folder)
+    if not params.use_missing:
+        data = missing_as_zero(data, thresholds, first, team)
     if params.tree_learner == "quantized":
         data, thresholds = coarsen(data, thresholds, sample, params, team, comm)
     return Shard(

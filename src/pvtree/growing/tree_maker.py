@@ -115,11 +115,15 @@ class TreeMaker:
     def _finish(self, grown: GrownTree, value: np.ndarray, weight: np.ndarray) -> Tree:
         """Turn bins into thresholds, and put category sets into a table of their own."""
         threshold, cat_set = thresholds_and_sets(self.thresholds, grown.feature, grown.split_bin)
+        default_left = grown.default_left
+        if not self.params.use_missing:  # rows that lack a value go where 0 goes
+            is_ordered = (grown.feature >= 0) & (cat_set < 0)
+            default_left = np.where(is_ordered, threshold >= 0.0, default_left).astype(np.int64)
         return Tree(
             feature=grown.feature,
             threshold=threshold,
             left_child=grown.left_child,
-            default_left=grown.default_left,
+            default_left=default_left,
             cat_set=cat_set,
             cat_sets=grown.left_set[cat_set >= 0],
             value=value,

@@ -108,7 +108,6 @@ ANYWAY: dict[str, tuple[Any, ...]] = {
     "lambdarank_pair_method": ("topk",),
     "multi_strategy": ("one_output_per_tree",),
     "missing": (math.nan,),
-    "use_missing": (True,),
     "zero_as_missing": (False,),
     "enable_categorical": _SWITCH,
     "validate_parameters": _SWITCH,

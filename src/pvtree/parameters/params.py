@@ -67,6 +67,7 @@ class Params:
     cat_smooth: float = 10.0
     cat_l2: float = 10.0
     min_data_in_bin: int = 1
+    use_missing: bool = True
     subsample_for_bin: int | None = None  # None = reading.row_ids.SAMPLE_ROWS
     max_bin_by_feature: tuple[int, ...] = ()  # a limit per column; () = max_bin for all
     forced_bins: tuple[tuple[int, tuple[float, ...]], ...] = ()  # (column, ends of bins)

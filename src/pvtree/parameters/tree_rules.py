@@ -91,6 +91,10 @@ TREE_RULES: dict[str, Rule] = {
         "default is 100.",
         1,
     ),
+    "use_missing": switch(
+        "Whether missing values have a bin of their own, and each split sends them to the better side; otherwise they "
+        "count as 0, except in categorical columns."
+    ),
     "subsample_for_bin": integer("About how many rows bins are chosen from, if there are more.", 1),
     "max_bin_by_feature": _by_column(
         "max_bin of each column; in a dict, other columns have max_bin.",

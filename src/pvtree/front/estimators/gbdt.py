@@ -67,6 +67,7 @@ class GBDTModel(Fitting):
         max_bin_by_feature: Any = None,
         min_data_in_bin: int = 1,
         subsample_for_bin: int = 200000,
+        use_missing: bool = True,
         forcedbins_filename: Any = None,
         cat_smooth: float = 10.0,
         cat_l2: float = 10.0,

@@ -276,7 +276,6 @@ def evaluate_group(item, tree, families, nodes, best, scratch, bounds):
         search_tiny_block(family.node, family.row, group, tree, nodes, best, scratch)
         return
     features, first = lane_feature_of(scratch), block_start_of(tree)[group]
-    takes_all = bounds is not None or tree.has_options != 0
     own, own_step, own_lane_step, own_wide = add_up_block(family.node, group, tree, nodes, scratch)
     for turn in range(2):
         # The node itself, then its sibling. One loop, so that the search is compiled once for both.
@@ -303,7 +302,7 @@ def evaluate_group(item, tree, families, nodes, best, scratch, bounds):
             if tree.bundled:
                 at, n_found = expand_lanes(
                     at, group, bundled, bundled_base, bundled_step, bundled_lane_step, is_wide, node, row, own_score,
-                    best[row, group].gain, takes_all, tree, scratch,
+                    best[row, group].gain, bounds is not None or tree.has_options != 0, tree, scratch,
                 )  # fmt: skip
             else:
                 for lane in range(n_found):
