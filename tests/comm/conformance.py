@@ -456,13 +456,13 @@ class Conformance:
         def go(comm):
             comm.allgather(np.zeros(1), "bins")
             if comm.rank == missing:
-                time.sleep(0.4)
+                time.sleep(3.0)
             comm.allgather(np.zeros(1), "ballots")
 
         with pytest.raises(
-            WorkerTimeoutError, match=rf"waited 0.2 s for worker {missing} of 3 at allgather.*'ballots'"
+            WorkerTimeoutError, match=rf"waited 1 s for worker {missing} of 3 at allgather.*'ballots'"
         ):
-            self.run(go, 3, timeout=0.2)
+            self.run(go, 3, timeout=1)
 
     def test_among_many_the_name_of_a_missing_worker_travels(self, tmp_path):
         """Most of 8 workers wait for one that waits itself; nobody blames that one."""
@@ -471,18 +471,18 @@ class Conformance:
             try:
                 comm.allgather(np.zeros(1), "bins")
                 if comm.rank == 5:
-                    time.sleep(2.0)
+                    time.sleep(4.0)
                 comm.allgather(np.zeros(1), "ballots")
             except CommunicationError as error:
                 (tmp_path / str(comm.rank)).write_text(str(error))
                 raise
 
-        with pytest.raises(WorkerTimeoutError, match=r"waited 0.3 s for worker 5 of 8 at allgather.*'ballots'"):
-            self.run(go, 8, timeout=0.3)
+        with pytest.raises(WorkerTimeoutError, match=r"waited 1 s for worker 5 of 8 at allgather.*'ballots'"):
+            self.run(go, 8, timeout=1)
         messages = {path.name: path.read_text() for path in tmp_path.iterdir() if path.name != "5"}
         assert len(messages) == 7
         for message in messages.values():
-            assert "0.3 s for worker 5 of 8 at" in message or "WorkerTimeoutError about worker 5 " in message, message
+            assert "waited 1 s for worker 5 of 8 at" in message or "WorkerTimeoutError about worker 5 " in message, message
 
     def test_among_many_the_name_of_a_failed_worker_travels(self, tmp_path):
         def go(comm):
@@ -510,7 +510,7 @@ class Conformance:
             time.sleep(0.1 * comm.rank)
             return comm.rank
 
-        assert self.run(go, 3, timeout=0.5) == [0, 1, 2]
+        assert self.run(go, 3, timeout=2) == [0, 1, 2]
 
     def test_wrong_arguments_are_refused_and_change_nothing(self):
         def go(comm):
