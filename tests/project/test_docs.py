@@ -56,7 +56,10 @@ def test_python_of_a_page_that_is_not_run_imports_what_exists(page):
     ]
     assert imports
     for node in imports:
-        module = importlib.import_module(str(node.module))
+        try:
+            module = importlib.import_module(str(node.module))
+        except pvtree.MissingDependencyError:  # Spark, which `make engines` installs and tries
+            continue
         assert [alias.name for alias in node.names if not hasattr(module, alias.name)] == []
 
 

@@ -264,7 +264,10 @@ def _known(family: str, constants: Mapping[str, Any]) -> dict[str, Metric]:
 
 
 def _find(name: str, family: str, known: Mapping[str, Metric], gains: Sequence[float] = ()) -> Metric | None:
-    for candidate in ALIASES.get(name, (name,)):
+    candidates = ALIASES.get(name, (name,))
+    if name in ("multi_error", "merror") and family not in OF_CHANCES:
+        candidates = candidates[:1]  # values have errors, but of no class
+    for candidate in candidates:
         if candidate in known:
             return known[candidate]
         word, _, at = candidate.partition("@")
