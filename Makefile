@@ -24,7 +24,7 @@ BENCH := --output docs/benchmarks.md --summary README.md
 help:  ## Show these lines
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.demo-installed  ## Train and evaluate on real data, under 4 minutes from nothing
+demo: $(VENV)/.demo-installed  ## Train and evaluate on real data, about 2 1/2 minutes from nothing
 	@$(BIN)/python -m pvtree.front.demo
 
 # First what the package itself needs, so that kernels are compiled while the test tools are installed.
@@ -54,7 +54,7 @@ unit: $(VENV)/.test-installed kernels  ## Run the tests; PROFILE=random draws ot
 	@$(BIN)/python -c "import pyspark" 2>/dev/null || echo "PySpark is not installed, so its tests were skipped; make engines installs it and runs them."
 
 # Spark needs Java 17, which pip does not install. Without it the tests say so and are skipped.
-engines: $(VENV)/.engines-installed  ## Install Spark and Ray, and run the tests of training on them (within 15 minutes)
+engines: $(VENV)/.engines-installed  ## Install Spark, and run the tests of training on it
 	@$(BIN)/python -m pytest -rs --timeout 600 $(wildcard tests/spark tests/ray)
 
 thorough: $(VENV)/.test-installed kernels  ## Run the tests with ten times the examples and with whole products of cases
@@ -109,7 +109,7 @@ $(VENV)/.test-installed: pyproject.toml | $(BIN)/python
 	@touch $@ $(VENV)/.demo-installed $(VENV)/.quick-installed
 
 $(VENV)/.engines-installed: pyproject.toml | $(VENV)/.test-installed
-	@echo "Installing Spark and Ray into $(VENV)."
+	@echo "Installing Spark into $(VENV)."
 	@$(PIP) install --editable '.[$(ENGINES)]'
 	@touch $@ $(VENV)/.test-installed
 
