@@ -12,7 +12,7 @@ UNIT := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 QUICK := parameters/test_params.py project/test_lengths.py project/test_package.py project/test_paths.py \
 	project/test_rooms.py project/test_sentences.py objectives binning growing model/test_atomic_file.py \
 	model/test_model.py model/test_predict.py training/test_callbacks.py training/test_checkpoint.py \
-	training/test_fingerprint.py reading/test_libsvm_refused.py reading/test_row_ids.py reading/test_sources.py \
+	training/test_fingerprint.py reading/test_row_ids.py reading/test_sources.py \
 	comm/test_partition.py comm/test_solo.py comm/test_traffic.py comm/test_local.py equivalence/test_cart.py
 # Engines whose extras pyproject.toml has.
 ENGINES := spark
@@ -39,8 +39,8 @@ lint: $(VENV)/.test-installed  ## Run ruff's linter and formatter, and check the
 types: $(VENV)/.test-installed  ## Check types with mypy
 	@$(BIN)/mypy
 
-# Few kernels to compile and few tools to install, so that it takes less than two minutes from nothing too.
-quick: $(VENV)/.quick-installed  ## Run the linter and the tests that matter between two edits, under 2 minutes
+# Few kernels to compile and few tools to install, so that it takes little more than three minutes from nothing.
+quick: $(VENV)/.quick-installed  ## Run the linter and the tests that matter between two edits
 	@$(BIN)/ruff check .
 	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not mpi and not dask and not docs" $(addprefix tests/,$(QUICK))
 
