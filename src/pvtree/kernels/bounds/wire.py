@@ -15,7 +15,18 @@ from pvtree.kernels.growing.records import is_categorical_of, n_bins_of, sums_of
 from pvtree.kernels.growing.split import NOISE, count_rows, node_score, score_unit, x_log_x
 from pvtree.kernels.growing.split_options import category_penalty
 from pvtree.kernels.jit import njit
-from pvtree.kernels.wire.bits import LIST_HEADER, bit_length, get_bits, get_list, plan_list, put_bits, put_list
+from pvtree.kernels.wire.bits import (
+    BLOCK_VALUES,
+    LIST_HEADER,
+    PLAN_SIZE,
+    VALUE_BITS,
+    bit_length,
+    get_bits,
+    get_list,
+    plan_list,
+    put_bits,
+    put_list,
+)
 
 _STEPS = np.int64(8)  # per octave
 _SMALLEST = np.int64(30 * 8)  # smaller bounds are rounded up to this, a billionth of the largest
@@ -35,7 +46,7 @@ def octave_steps() -> np.ndarray:
 @njit
 def most_bits_of_bounds(n_values):
     """The bounds of one row never take more."""
-    return _POWER_BITS + _DIGITS + _EXPONENT_BITS + LIST_HEADER + 64 * n_values
+    return _POWER_BITS + _DIGITS + _EXPONENT_BITS + LIST_HEADER + VALUE_BITS * n_values
 
 
 @njit
@@ -82,8 +93,8 @@ def write_bounds(n_workers, rank, asked, n_sides, values, smallest, steps, messa
     The message for worker m begins at word message_start[m] of ``bits`` and is at[m] bits long.
     """
     n_features = asked.shape[1]
-    codes, coded, plan = np.empty(2 * n_features, np.int64), np.empty(2 * n_features, np.uint64), np.empty(8, np.int64)
-    ones, zeros = np.ones(2 * n_features, np.int64), np.zeros(2 * n_features, np.int64)
+    codes, ones = np.empty(2 * n_features, np.int64), np.ones(2 * n_features, np.int64)
+    coded, plan = np.empty(2 * n_features + BLOCK_VALUES, np.uint64), np.empty(PLAN_SIZE, np.int64)
     for row in range(len(asked)):
         for to in range(n_workers):
             if to == rank:
@@ -104,16 +115,15 @@ def write_bounds(n_workers, rank, asked, n_sides, values, smallest, steps, messa
                 own = bits[message_start[to] : message_start[to + 1]]
                 at[to] = put_floor(smallest[row], own, at[to])
                 at[to] = put_bits(own, at[to], exponent + _EXPONENT_OFFSET, _EXPONENT_BITS)
-                plan_list(codes, n, ones, zeros, coded, plan)
-                at[to] = put_list(codes, n, ones, zeros, coded, plan, own, at[to])
+                plan_list(codes, n, ones, coded, plan)
+                at[to] = put_list(codes, n, ones, coded, plan, own, at[to])
 
 
 @njit
 def add_bounds(n_workers, rank, asked, n_sides, steps, data, sums, smallest):
     """Add a worker's bounds of this worker's features to sums[side, row, own feature], and lower ``smallest``."""
     n_features = asked.shape[1]
-    codes = np.empty(2 * n_features, np.int64)
-    ones, zeros = np.ones(2 * n_features, np.int64), np.zeros(2 * n_features, np.int64)
+    codes, ones = np.empty(2 * n_features, np.int64), np.ones(2 * n_features, np.int64)
     bit = ZERO
     for row in range(len(asked)):
         n = ZERO
@@ -124,7 +134,7 @@ def add_bounds(n_workers, rank, asked, n_sides, steps, data, sums, smallest):
         its_smallest, bit = get_floor(data, bit)
         smallest[row] = min(smallest[row], its_smallest)
         exponent = get_bits(data, bit, _EXPONENT_BITS) - _EXPONENT_OFFSET
-        bit = get_list(data, bit + _EXPONENT_BITS, codes, n, ones, zeros)
+        bit = get_list(data, bit + _EXPONENT_BITS, codes, n, ones)
         n = ZERO
         for side in range(n_sides):
             for feature in range(rank, n_features, n_workers):

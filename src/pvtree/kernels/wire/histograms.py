@@ -9,13 +9,13 @@ from pvtree.kernels.jit import njit
 from pvtree.kernels.wire.bits import (
     LIST_HEADER,
     PLAN_SIZE,
+    VALUE_BITS,
     bit_length,
     get_bits,
     get_list,
     plan_list,
     put_bits,
     put_list,
-    root_of,
 )
 
 # First come the cells with rows and their counts, then each field's values in those cells (wire_bits.py codes a list of
@@ -23,10 +23,8 @@ from pvtree.kernels.wire.bits import (
 # be negative, and a bin without rows in any plane must be 0 in all fields.
 
 # Rows of the scratch. A cell is a bin of a plane, and has the number plane * (n_bins + 1) + bin.
-_CELLS, _COUNTS, _ROOTS, _VALUES, _REST, _SOME_ROWS, _SOME_ROOTS, _CODED, _PLANS, _ONES, _ZEROS = (
-    np.int64(row) for row in range(11)
-)
-_N_SCRATCH_ROWS = 11
+_CELLS, _COUNTS, _VALUES, _REST, _SOME_ROWS, _CODED, _PLANS, _ONES = (np.int64(row) for row in range(8))
+_N_SCRATCH_ROWS = 8
 _GROUP_BITS = np.int64(3)  # for the number of values that share a plane, if there are several planes
 _MOST_GROUP = np.int64(7)
 
@@ -53,11 +51,11 @@ def from_bytes(message: np.ndarray) -> np.ndarray:
 @njit
 def max_bits(n_fields, n_bins):
     """A histogram never takes more bits."""
-    return np.int64(64) + n_fields * (LIST_HEADER + 64 * (n_bins + 1))
+    return np.int64(64) + n_fields * (LIST_HEADER + VALUE_BITS * (n_bins + 1))
 
 
 @njit
-def _find_cells(fields, n_planes, n_bins, cells, counts, roots):
+def _find_cells(fields, n_planes, n_bins, cells, counts):
     """List the cells with rows; returns their number."""
     n = ZERO
     for p in range(n_planes):
@@ -66,26 +64,21 @@ def _find_cells(fields, n_planes, n_bins, cells, counts, roots):
             cells[n] = p * (n_bins + 1) + b
             counts[n] = rows[b]
             n += np.int64(rows[b] != 0)
-    for i in range(n):
-        roots[i] = root_of(counts[i])
     return n
 
 
 @njit
-def _join_planes(n, n_bins, cells, counts, roots):
+def _join_planes(n, n_bins, cells, counts, of_bin):
     """Behind the n listed cells, list the bins with rows in any plane; returns the end of that list."""
     for b in range(n_bins + 1):
-        roots[n + b] = 0
+        of_bin[b] = 0
     for i in range(n):
-        roots[n + cells[i] % (n_bins + 1)] += counts[i]
+        of_bin[cells[i] % (n_bins + 1)] += counts[i]
     stop = n
     for b in range(n_bins + 1):
-        rows = roots[n + b]
         cells[stop] = b
-        counts[stop] = rows
-        stop += np.int64(rows != 0)
-    for i in range(n, stop):
-        roots[i] = root_of(counts[i])
+        counts[stop] = of_bin[b]
+        stop += np.int64(of_bin[b] != 0)
     return stop
 
 
@@ -141,7 +134,7 @@ def _put_cells(fields, n_planes, n_bins, n, scratch, out, bit):
     """Write which cells have rows, and how many: as gaps between cells or, if most have rows, as all cells' counts."""
     n_cells = n_planes * (n_bins + 1)
     cells, counts, coded = scratch[_CELLS], scratch[_COUNTS], scratch[_CODED].view(np.uint64)
-    ones, zeros, gaps, more = scratch[_ONES], scratch[_ZEROS], scratch[_VALUES], scratch[_REST]
+    ones, gaps, more = scratch[_ONES], scratch[_VALUES], scratch[_REST]
     gap_plan, more_plan, all_plan = scratch[_PLANS], scratch[_PLANS][PLAN_SIZE:], scratch[_PLANS][2 * PLAN_SIZE :]
     number_bits = bit_length(n_cells)
     sparse, dense = max_bits(n_planes + 1, n_cells), max_bits(n_planes + 1, n_cells)
@@ -151,34 +144,34 @@ def _put_cells(fields, n_planes, n_bins, n, scratch, out, bit):
             gaps[i] = cells[i] - previous - 1
             more[i] = counts[i] - 1
             previous = cells[i]
-        sparse = number_bits + plan_list(gaps, n, ones, zeros, coded, gap_plan)
-        sparse += plan_list(more, n, ones, zeros, coded, more_plan)
+        sparse = number_bits + plan_list(gaps, n, ones, coded, gap_plan)
+        sparse += plan_list(more, n, ones, coded, more_plan)
     if 4 * n > n_cells:
         every = scratch[_SOME_ROWS]
         for p in range(n_planes):
             rows = fields[p * N_BINS :]
             for b in range(n_bins + 1):
                 every[p * (n_bins + 1) + b] = rows[b]
-        dense = plan_list(every, n_cells, ones, zeros, coded, all_plan)
+        dense = plan_list(every, n_cells, ones, coded, all_plan)
     if dense < sparse:
         bit = put_bits(out, bit, ONE, ONE)
-        return put_list(scratch[_SOME_ROWS], n_cells, ones, zeros, coded, all_plan, out, bit)
+        return put_list(scratch[_SOME_ROWS], n_cells, ones, coded, all_plan, out, bit)
     bit = put_bits(out, bit, ZERO, ONE)
     bit = put_bits(out, bit, n, number_bits)
-    bit = put_list(gaps, n, ones, zeros, coded, gap_plan, out, bit)
-    return put_list(more, n, ones, zeros, coded, more_plan, out, bit)
+    bit = put_list(gaps, n, ones, coded, gap_plan, out, bit)
+    return put_list(more, n, ones, coded, more_plan, out, bit)
 
 
 @njit
 def _get_cells(data, bit, n_planes, n_bins, scratch):
     """Read what ``_put_cells`` wrote; cells stay inside the histogram even if the message is broken."""
     n_cells = n_planes * (n_bins + 1)
-    cells, counts, roots = scratch[_CELLS], scratch[_COUNTS], scratch[_ROOTS]
-    ones, zeros, gaps, more = scratch[_ONES], scratch[_ZEROS], scratch[_VALUES], scratch[_REST]
+    cells, counts = scratch[_CELLS], scratch[_COUNTS]
+    ones, gaps, more = scratch[_ONES], scratch[_VALUES], scratch[_REST]
     is_dense = get_bits(data, bit, ONE)
     bit += ONE
     if is_dense:
-        bit = get_list(data, bit, more, n_cells, ones, zeros)
+        bit = get_list(data, bit, more, n_cells, ones)
         n = ZERO
         for cell in range(n_cells):
             cells[n] = cell
@@ -186,28 +179,26 @@ def _get_cells(data, bit, n_planes, n_bins, scratch):
             n += np.int64(more[cell] != 0)
     else:
         n = min(get_bits(data, bit, bit_length(n_cells)), n_cells)
-        bit = get_list(data, bit + bit_length(n_cells), gaps, n, ones, zeros)
-        bit = get_list(data, bit, more, n, ones, zeros)
+        bit = get_list(data, bit + bit_length(n_cells), gaps, n, ones)
+        bit = get_list(data, bit, more, n, ones)
         previous = -ONE
         for i in range(n):
             previous = min(max(previous + gaps[i] + 1, ZERO), n_cells - 1)
             cells[i] = previous
             counts[i] = more[i] + 1
-    for i in range(n):
-        roots[i] = root_of(counts[i])
     return n, bit
 
 
 @njit
 def _put_parts(values, rest, n, scratch, out, bit):
     """Write parts of the ``rest`` of each cell, and subtract them from it. A rest of 0 needs no bits."""
-    rows, roots, coded = scratch[_SOME_ROWS], scratch[_SOME_ROOTS], scratch[_CODED].view(np.uint64)
+    rows, coded = scratch[_SOME_ROWS], scratch[_CODED].view(np.uint64)
     n_some = ZERO
     for i in range(n):
         if rest[i] == 1:
             bit = put_bits(out, bit, values[i], ONE)
         elif rest[i] > 1:
-            rows[n_some], roots[n_some] = rest[i], root_of(rest[i])
+            rows[n_some] = rest[i]
             rest[i] -= values[i]
             values[n_some] = values[i]
             n_some += ONE
@@ -215,14 +206,14 @@ def _put_parts(values, rest, n, scratch, out, bit):
         rest[i] -= values[i]
     if n_some == 0:
         return bit
-    plan_list(values, n_some, rows, roots, coded, scratch[_PLANS])
-    return put_list(values, n_some, rows, roots, coded, scratch[_PLANS], out, bit)
+    plan_list(values, n_some, rows, coded, scratch[_PLANS])
+    return put_list(values, n_some, rows, coded, scratch[_PLANS], out, bit)
 
 
 @njit
 def _get_parts(data, bit, rest, n, scratch, merged, at, cells, first_cell):
     """Read what ``_put_parts`` wrote, and add it to the merged sums at ``at``."""
-    rows, roots, values = scratch[_SOME_ROWS], scratch[_SOME_ROOTS], scratch[_VALUES]
+    rows, values = scratch[_SOME_ROWS], scratch[_VALUES]
     n_some = ZERO
     for i in range(n):
         if rest[i] == 1:
@@ -231,12 +222,12 @@ def _get_parts(data, bit, rest, n, scratch, merged, at, cells, first_cell):
             merged[at + cells[i] - first_cell] += value
             rest[i] -= value
         elif rest[i] > 1:
-            rows[n_some], roots[n_some] = rest[i], root_of(rest[i])
+            rows[n_some] = rest[i]
             rest[i] = -rest[i] - 1  # marks the cell: its part comes below
             n_some += ONE
     if n_some == 0:
         return bit
-    bit = get_list(data, bit, values, n_some, rows, roots)
+    bit = get_list(data, bit, values, n_some, rows)
     k = ZERO
     for i in range(n):
         if rest[i] < 0:
@@ -252,8 +243,8 @@ def put_histogram(fields, n_planes, n_fields, n_bins, out, bit, scratch):
 
     ``out`` needs room for ``max_bits`` and a word more, and need not be cleared.
     """
-    cells, counts, roots, coded = scratch[_CELLS], scratch[_COUNTS], scratch[_ROOTS], scratch[_CODED].view(np.uint64)
-    n = _find_cells(fields, n_planes, n_bins, cells, counts, roots)
+    cells, counts, coded = scratch[_CELLS], scratch[_COUNTS], scratch[_CODED].view(np.uint64)
+    n = _find_cells(fields, n_planes, n_bins, cells, counts)
     bit = put_bits(out, bit, np.int64(n > 0), ONE)
     if n == 0:
         return bit
@@ -267,7 +258,7 @@ def put_histogram(fields, n_planes, n_fields, n_bins, out, bit, scratch):
     n_lists, start, stop = n_planes, ZERO, ZERO
     if group == 0:  # then every value is sent for every bin with rows
         n_lists, group, stop = ONE, n_fields - n_planes, n
-        n = _join_planes(n, n_bins, cells, counts, roots)
+        n = _join_planes(n, n_bins, cells, counts, scratch[_VALUES])
     for p in range(n_lists):
         first_cell = p * (n_bins + 1)
         start, stop = stop, _stop_of_plane(cells, stop, n, first_cell + n_bins + 1)
@@ -284,15 +275,15 @@ def put_histogram(fields, n_planes, n_fields, n_bins, out, bit, scratch):
             if are_counts:
                 bit = _put_parts(values, rest, size, scratch, out, bit)
                 continue
-            plan_list(values, size, rest, roots[start:], coded, plan)
-            bit = put_list(values, size, rest, roots[start:], coded, plan, out, bit)
+            plan_list(values, size, rest, coded, plan)
+            bit = put_list(values, size, rest, coded, plan, out, bit)
     return bit
 
 
 @njit
 def add_histogram(data, bit, n_planes, n_fields, n_bins, merged, base, step, scratch):
     """Read one histogram at ``bit`` and add field j of bin b to merged[base + j * step + b]; returns the next bit."""
-    cells, counts, roots = scratch[_CELLS], scratch[_COUNTS], scratch[_ROOTS]
+    cells, counts = scratch[_CELLS], scratch[_COUNTS]
     some = get_bits(data, bit, ONE)
     bit += ONE
     if some == 0:
@@ -314,7 +305,7 @@ def add_histogram(data, bit, n_planes, n_fields, n_bins, merged, base, step, scr
     n_lists, stop = n_planes, ZERO
     if group == 0:
         n_lists, group, stop = ONE, n_fields - n_planes, n
-        n = _join_planes(n, n_bins, cells, counts, roots)
+        n = _join_planes(n, n_bins, cells, counts, scratch[_VALUES])
     for p in range(n_lists):
         first_cell = p * (n_bins + 1)
         start, stop = stop, _stop_of_plane(cells, stop, n, first_cell + n_bins + 1)
@@ -332,7 +323,7 @@ def add_histogram(data, bit, n_planes, n_fields, n_bins, merged, base, step, scr
             source = rest
             if not are_counts:
                 source = values
-                bit = get_list(data, bit, values, size, rest, roots[start:])
+                bit = get_list(data, bit, values, size, rest)
             for i in range(size):
                 merged[at + cells[start + i] - first_cell] += source[i]
     return bit

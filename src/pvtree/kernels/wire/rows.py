@@ -7,8 +7,10 @@ import numpy as np
 from pvtree.kernels.constants import COUNT_BITS, N_BINS, ONE, ZERO
 from pvtree.kernels.jit import njit
 from pvtree.kernels.wire.bits import (
+    BLOCK_VALUES,
     LIST_HEADER,
     PLAN_SIZE,
+    VALUE_BITS,
     bit_length,
     copy_bits,
     get_bits,
@@ -33,8 +35,8 @@ from pvtree.kernels.wire.bits import (
 # the difference from a curve ``a |g| + b g**2`` fitted to the rows; that of other losses is sent as it is.
 
 # Rows of the scratch, and columns of its last row, where plans and counts of bins are.
-_MAJOR, _MINOR, _VALUES, _CODED, _ONES, _ZEROS, _NUMBERS = (np.int64(row) for row in range(7))
-_N_SCRATCH_ROWS = 7
+_MAJOR, _MINOR, _VALUES, _CODED, _ONES, _NUMBERS = (np.int64(row) for row in range(6))
+_N_SCRATCH_ROWS = 6
 _SIZE_BITS = np.int64(4)  # of the bit length of n_rows
 _LENGTH_BITS = np.int64(7)
 _INDEX_MASK = np.int64((1 << COUNT_BITS) - 1)
@@ -49,7 +51,7 @@ _MOST_RANGE_BITS = np.int64(8)
 
 def rows_scratch(n_rows: int) -> np.ndarray:
     """Working memory for the kernels here, for up to ``n_rows`` rows; one per thread."""
-    scratch = np.zeros((_N_SCRATCH_ROWS, max(n_rows, int(N_BINS) + 2 * int(PLAN_SIZE))), np.int64)
+    scratch = np.zeros((_N_SCRATCH_ROWS, max(n_rows + int(BLOCK_VALUES), int(N_BINS) + 2 * int(PLAN_SIZE))), np.int64)
     scratch[_ONES] = 1
     return scratch
 
@@ -57,7 +59,7 @@ def rows_scratch(n_rows: int) -> np.ndarray:
 @njit
 def max_bits_of_rows(n_rows, n_features):
     """A node with this many rows never takes more bits."""
-    return np.int64(128) + 2 * LIST_HEADER + 128 * n_rows + n_features * (32 + 9 * n_rows)
+    return np.int64(128) + 2 * (LIST_HEADER + VALUE_BITS * n_rows) + n_features * (32 + 9 * n_rows)
 
 
 @njit
@@ -138,7 +140,7 @@ def put_head(major, minor, n, mask, scratch, out):
     The sorted majors are the first one and the steps from one to the next; then come the minors. ``out`` needs room
     for ``max_bits_of_rows`` without features and a word more, and need not be cleared.
     """
-    values, coded, ones, zeros = scratch[_VALUES], scratch[_CODED].view(np.uint64), scratch[_ONES], scratch[_ZEROS]
+    values, coded, ones = scratch[_VALUES], scratch[_CODED].view(np.uint64), scratch[_ONES]
     plan, curve_plan = scratch[_NUMBERS], scratch[_NUMBERS][PLAN_SIZE:]
     bit = put_bits(out, ZERO, bit_length(n), _SIZE_BITS)
     bit = put_bits(out, bit, n, bit_length(n))
@@ -149,33 +151,33 @@ def put_head(major, minor, n, mask, scratch, out):
     values[0] = 0
     for i in range(1, n):
         values[i] = major[i] - major[i - 1]
-    plan_list(values, n, ones, zeros, coded, plan)
-    bit = put_list(values, n, ones, zeros, coded, plan, out, bit)
+    plan_list(values, n, ones, coded, plan)
+    bit = put_list(values, n, ones, coded, plan, out, bit)
     if mask[len(mask) - 1] < 0:
         if len(mask) == 1:  # a gradient without hessian
             return bit
         a, a_exponent, b, b_exponent = _fit_curve(major, minor, n)
         for i in range(n):
             values[i] = minor[i] - _on_curve(major[i], a, a_exponent, b, b_exponent)
-        curve_bits = plan_list(values, n, ones, zeros, coded, curve_plan) + slope_bits(a) + slope_bits(b)
-        bits = plan_list(minor, n, ones, zeros, coded, plan)
+        curve_bits = plan_list(values, n, ones, coded, curve_plan) + slope_bits(a) + slope_bits(b)
+        bits = plan_list(minor, n, ones, coded, plan)
         if a != 0 and curve_bits < bits:
             bit = put_bits(out, bit, ONE, ONE)
             bit = put_slope(out, put_slope(out, bit, a, a_exponent), b, b_exponent)
-            return put_list(values, n, ones, zeros, coded, curve_plan, out, bit)
+            return put_list(values, n, ones, coded, curve_plan, out, bit)
         bit = put_bits(out, bit, ZERO, ONE)
     else:
-        plan_list(minor, n, ones, zeros, coded, plan)
-    return put_list(minor, n, ones, zeros, coded, plan, out, bit)
+        plan_list(minor, n, ones, coded, plan)
+    return put_list(minor, n, ones, coded, plan, out, bit)
 
 
 @njit
 def _get_statistics(data, bit, n, mask, scratch):
     """Read the statistics that ``put_head`` wrote into the scratch."""
-    major, minor, ones, zeros = scratch[_MAJOR], scratch[_MINOR], scratch[_ONES], scratch[_ZEROS]
+    major, minor, ones = scratch[_MAJOR], scratch[_MINOR], scratch[_ONES]
     length = min(get_bits(data, bit, _LENGTH_BITS), np.int64(64))
     first = unzigzag(low_bits(peek(data, bit + _LENGTH_BITS), length))
-    bit = get_list(data, bit + _LENGTH_BITS + length, major, n, ones, zeros)
+    bit = get_list(data, bit + _LENGTH_BITS + length, major, n, ones)
     major[0] = first
     for i in range(1, n):
         major[i] += major[i - 1]
@@ -186,10 +188,10 @@ def _get_statistics(data, bit, n, mask, scratch):
         curved = get_bits(data, bit, ONE) == 1
         bit += ONE
     if not curved:
-        return get_list(data, bit, minor, n, ones, zeros)
+        return get_list(data, bit, minor, n, ones)
     a, a_exponent, bit = get_slope(data, bit)
     b, b_exponent, bit = get_slope(data, bit)
-    bit = get_list(data, bit, minor, n, ones, zeros)
+    bit = get_list(data, bit, minor, n, ones)
     for i in range(n):
         minor[i] += _on_curve(major[i], a, a_exponent, b, b_exponent)
     return bit
@@ -273,7 +275,7 @@ def add_rows(data, bit, n_planes, plane, mask, n_bins, merged, bases, step, scra
     Returns the next bit. A broken message never reaches outside the arrays.
     """
     size = get_bits(data, bit, _SIZE_BITS)
-    n = min(get_bits(data, bit + _SIZE_BITS, size), np.int64(scratch.shape[1]))
+    n = min(get_bits(data, bit + _SIZE_BITS, size), np.int64(scratch.shape[1]) - BLOCK_VALUES)
     bit += _SIZE_BITS + size
     if n == 0:
         return bit
