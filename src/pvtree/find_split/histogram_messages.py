@@ -26,6 +26,7 @@ class MessageRoom:
         self.arranged = np.empty((3, self.most_rows), np.int64)
         self.head = np.empty(int(max_bits_of_rows(self.most_rows, 0)) // 64 + 2, np.uint64)
         self.sums = np.empty(0, np.int64)
+        self.added = np.empty(0, np.int64)
         self.words = np.empty(0, np.int64)
 
 
@@ -59,13 +60,13 @@ class HistogramMessages:
         np.cumsum(np.where(form == kernels.PLAIN, self.plain, self.most), out=start[1:])
         if len(room.words) < start[-1]:
             room.words = np.empty(start[-1], np.int64)
-        words = room.words
+        words, sums = room.words, self._room_of_a_node()
         at = np.zeros(self.n_workers, np.int64)
 
         def write(first_row: int, last_row: int) -> None:
             kernels.write_messages(
                 first_row, last_row, form, at, start, *self.known, *frontier.kernel_arguments, *room.scratch,
-                room.arranged, room.head, words, words.view(np.uint64),
+                room.arranged, room.head, sums, words, words.view(np.uint64),
             )  # fmt: skip
 
         frontier.with_histograms(self._n_added_up(), write)
@@ -96,6 +97,13 @@ class HistogramMessages:
             self.rank, form, np.array(starts), *self.known, items.place, *frontier.kernel_arguments,
             *self.room.scratch, words, words.view(np.uint64), self.room.sums, items.arena,
         )  # fmt: skip
+
+    def _room_of_a_node(self) -> np.ndarray:
+        """Room for all histograms of a node that travel, as words and as fields."""
+        n_words = int(self.n_items.sum(axis=1).max(initial=0)) * (1 + self.frontier.layout.n_fields) * int(N_BINS)
+        if len(self.room.added) < n_words:
+            self.room.added = np.empty(n_words, np.int64)
+        return self.room.added
 
     def _n_added_up(self) -> np.ndarray:
         """By row: how many features are added up to be sent; none where the rows themselves are sent instead."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pvtree.growing.tree_memory import TreeMemory, lines_of_rows
 from pvtree.kernels.constants import N_BINS
 from pvtree.kernels.growing import ballot_rows as kernels
 from pvtree.kernels.growing import two_looks
@@ -19,7 +20,6 @@ from pvtree.kernels.hashing import hash_pair
 if TYPE_CHECKING:
     from pvtree.binning.shard import Shard
     from pvtree.growing.frontier import Frontier
-    from pvtree.growing.tree_memory import TreeMemory
     from pvtree.kernels.team import Team
 
 # A ballot by fewer rows is mostly noise, whatever the number of other workers.
@@ -154,18 +154,10 @@ class BallotSample:
 
     def _packed_groups(self, memory: TreeMemory) -> np.ndarray:
         if self.groups is None:
-            columns, n_bins = memory.arrays["columns"], memory.data.n_bins
+            columns, n_bins = memory.columns(), memory.data.n_bins
             groups = np.zeros((len(columns), N_BINS), np.uint8)
             self.team.for_blocks(two_looks.make_groups, len(columns), columns, n_bins, groups, min_block=1)
             n_bytes = -(-len(columns) // int(two_looks.PAIR * two_looks.PAIRS)) * int(two_looks.LINE)
-            self.groups = _in_lines(columns.shape[1], n_bytes)
+            self.groups = lines_of_rows(columns.shape[1], n_bytes)
             self.team.for_blocks(two_looks.pack_groups, columns.shape[1], columns, groups, self.groups)
         return self.groups
-
-
-def _in_lines(n_rows: int, n_bytes: int) -> np.ndarray:
-    """Uninitialised bytes whose rows begin with a line of the cache."""
-    line = int(two_looks.LINE)
-    room = np.empty(n_rows * n_bytes + line, np.uint8)
-    first = -room.ctypes.data % line
-    return room[first : first + n_rows * n_bytes].reshape(n_rows, n_bytes)

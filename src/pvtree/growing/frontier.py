@@ -21,7 +21,7 @@ from pvtree.kernels.growing import frontier as kernels
 from pvtree.kernels.growing.records import FAMILY, WANT_BEST, WANT_BOUNDS, WANT_GAINS, WANT_HISTOGRAMS
 from pvtree.kernels.growing.split_options import adjust_bounds
 from pvtree.kernels.wire.merge import search_items, subtract_items
-from pvtree.kernels.wire.messages import add_own_items
+from pvtree.kernels.wire.own_items import add_own_items
 
 if TYPE_CHECKING:
     from pvtree.binning.shard import Shard
@@ -40,13 +40,13 @@ class Frontier(GrowingTree):
 
     def __init__(
         self, shard: Shard, layout: Layout, n_sampled: int, n_workers: int, pool: tuple[int, int], team: Team,
-        constraints: Constraints = NO_CONSTRAINTS, ballot_rows: int = 0,
+        constraints: Constraints = NO_CONSTRAINTS, ballot_rows: int = 0, n_merged: int = 0,
     ) -> None:  # fmt: skip
         super().__init__(shard, layout, n_sampled, n_workers, pool, team, constraints)
         self.ballot_sample = None
         if ballot_rows:
             self.ballot_sample = BallotSample(shard, ballot_rows, n_workers, team)
-            self.memory.make_columns()
+            self.memory.copy_bins(n_merged)
         self.has_categories = bool(shard.thresholds.is_categorical.any())
         # What ``find_sampled_gains`` can do, and almost all data is.
         is_ordered = not self.has_categories and shard.data.bundles is None

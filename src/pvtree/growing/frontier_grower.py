@@ -41,10 +41,11 @@ class FrontierGrower:
         most_leaves = min(max_leaves, shard.ids.n_all)  # each has a row
         pool = (2 * most_leaves + 2 if max_leaves else 512, POOL_BYTES // comm.n_on_host)
         ballot_rows = strategy.n_ballot_rows(n_sampled or shard.n_all_features, shard.ids.n_all)
-        self.frontier = Frontier(shard, layout, n_sampled, n_workers, pool, team, constraints, ballot_rows)
-        self.memory = self.frontier.memory
         n_features = shard.n_all_features
-        merged = strategy.n_merged(n_features) * layout.n_planes * self.frontier.stride // n_workers
+        n_merged = strategy.n_merged(n_features)
+        self.frontier = Frontier(shard, layout, n_sampled, n_workers, pool, team, constraints, ballot_rows, n_merged)
+        self.memory = self.frontier.memory
+        merged = n_merged * layout.n_planes * self.frontier.stride // n_workers
         # A node takes its merged histograms in words, and a gain and a flag per feature. The same on every worker.
         self.most_pairs = max(64, _LEVEL_BYTES // (2 * (8 * merged + 9 * n_features)))
 

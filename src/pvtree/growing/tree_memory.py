@@ -13,6 +13,7 @@ from pvtree.growing.constraints import NO_CONSTRAINTS, Constraints
 from pvtree.growing.layouts import Layout
 from pvtree.kernels.constants import BLOCK, LANE_STRIDE, N_BINS
 from pvtree.kernels.growing.children import list_tree
+from pvtree.kernels.growing.few_features import LINE
 from pvtree.kernels.growing.quantize import sum_words
 from pvtree.kernels.growing.records import CANDIDATE, NODE, SCRATCH, TABLE_SIZE, TILE_BOUNDARIES, TREE, fill_record
 from pvtree.kernels.growing.split import fill_x_log_x
@@ -22,6 +23,8 @@ from pvtree.kernels.team import Team
 # takes about as long as adding up this many rows.
 _CACHED_BYTES = 2**20
 _LEAST_KEPT = 768
+# Lines of columns that take as long as a line of a row: some of them have the bins of several rows of a node.
+_COLUMN_LINES = 3
 POOL_BYTES = 2**30  # per machine, of histograms kept for subtraction; nodes beyond it are added up anew
 
 
@@ -105,6 +108,7 @@ class TreeMemory:
             "stride": int(data.n_bins.max(initial=1)) + 1, "n_groups": n_groups, "most_boundaries": int(N_BINS),
             "tree_features": np.empty(n_features, np.int64), "in_tree": np.empty(n_features, np.uint8),
             "columns": np.empty((0, data.n_rows), np.uint8), "n_columns": 0,
+            "row_bins": np.empty((data.n_rows, 0), np.uint8), "row_bytes": 0,
             "monotone": constraints.monotone, "sets_of": constraints.sets_of, "first_feature": 0,
             "is_monotone": int(constraints.is_monotone), "n_set_words": constraints.sets_of.shape[1],
             "n_all_features": max(len(constraints.monotone), len(constraints.sets_of)),
@@ -134,13 +138,33 @@ class TreeMemory:
         a["free_slots"], a["n_free"] = np.empty((2, a["n_slots"]), np.int64), np.empty(2, np.int64)
         self.all_slots, self.n_slots = np.arange(a["n_slots"]), np.array([a["n_narrow_slots"], a["n_wide_slots"]])
 
-    def make_columns(self) -> None:
-        """Copy all bins column by column: a single feature is added up two to three times as fast from a column."""
-        bins, block_start = self.data.bins, self.data.block_start
+    def copy_bins(self, n_wanted: int) -> None:
+        """Copy all bins, so that about ``n_wanted`` features of a node are added up fast: see few_features.py.
+
+        By rows if that reads fewer lines of the cache: nodes deep in a tree take a line of a column for every row.
+        """
+        n_lines = -(-self.arrays["n_bundles"] // int(LINE))
+        if _COLUMN_LINES * n_lines < n_wanted and self.data.bundles is None and self.layout.n_planes == 1:
+            self.arrays |= {"row_bins": self._by_rows(n_lines * int(LINE)), "row_bytes": n_lines * int(LINE)}
+        else:
+            columns = self.columns()
+            self.arrays |= {"columns": columns, "n_columns": len(columns)}
+
+    def columns(self) -> np.ndarray:
+        """uint8 (n_bundles, n_rows): all bins column by column, copied unless they are kept."""
+        if self.arrays["n_columns"] > 0:
+            kept: np.ndarray = self.arrays["columns"]
+            return kept
         columns = np.empty((self.arrays["n_bundles"], self.data.n_rows), np.uint8)
-        for block, (first, stop) in enumerate(pairwise(block_start.tolist())):
-            columns[first:stop] = bins[block].reshape(-1, BLOCK)[:, : stop - first].T
-        self.arrays |= {"columns": columns, "n_columns": len(columns)}
+        for block, (first, stop) in enumerate(pairwise(self.data.block_start.tolist())):
+            columns[first:stop] = self.data.bins[block].reshape(-1, BLOCK)[:, : stop - first].T
+        return columns
+
+    def _by_rows(self, n_bytes: int) -> np.ndarray:
+        row_bins = lines_of_rows(self.data.n_rows, n_bytes)
+        for block, (first, stop) in enumerate(pairwise(self.data.block_start.tolist())):
+            row_bins[:, first:stop] = self.data.bins[block].reshape(-1, BLOCK)[:, : stop - first]
+        return row_bins
 
     def free_all_slots(self) -> None:
         a = self.arrays
@@ -253,6 +277,13 @@ class TreeMemory:
             "found_sums": np.zeros(n_fields, np.int64),
             "found_set": np.zeros(4, np.uint64),
         }
+
+
+def lines_of_rows(n_rows: int, n_bytes: int) -> np.ndarray:
+    """Uninitialised bytes, rows of whole lines of the cache, the first of which begins with a line."""
+    room = np.empty(n_rows * n_bytes + int(LINE), np.uint8)
+    first = -room.ctypes.data % int(LINE)
+    return room[first : first + n_rows * n_bytes].reshape(n_rows, n_bytes)
 
 
 def _binned(data: BinnedRows) -> dict[str, Any]:

@@ -25,7 +25,7 @@ _TREES = (
 _MESSAGES = (
     "wire.messages:write_messages(int64, int64, int64[::1], int64[::1], int64[::1], int64[::1], int64[::1],"
     " int64[::1], int64[::1], int64[::1], TREE[::1], NODE[::1], SCRATCH[::1], int64[:, ::1], int64[:, ::1],"
-    " int64[:, ::1], uint64[::1], int64[::1], uint64[::1])",
+    " int64[:, ::1], uint64[::1], int64[::1], int64[::1], uint64[::1])",
     "wire.messages:to_plain(int64, int64, int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], TREE[::1],"
     " NODE[::1], SCRATCH[::1], int64[:, ::1], int64[:, ::1], int64[::1], uint64[::1], int64[::1], int64[::1])",
     "wire.messages:read_messages(int64, int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1],"

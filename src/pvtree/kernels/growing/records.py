@@ -38,8 +38,9 @@ plan_of = _tree.declare("plan", _INT, "n_features", "6")  # columns: see bundles
 feature_start_of = _tree.declare("feature_start", _INT, "n_blocks + 1")  # where a block's features begin in the plan
 n_bins_of = _tree.declare("n_bins", _INT, "n_features")
 is_categorical_of = _tree.declare("is_categorical", _BYTE, "n_features")
-# The same bins column by column, where features are often added up alone: n_columns is n_bundles, or 0.
+# The same bins once more, where a few features of a node are added up: by columns, or by rows; the other one is empty.
 columns_of = _tree.declare("columns", _BYTE, "n_columns", "n_all_rows")
+row_bins_of = _tree.declare("row_bins", _BYTE, "n_all_rows", "row_bytes")
 # The layout of packed words: see dtypes.Layout.
 plane_of = _tree.declare("plane", _INT, "n_values")
 shift_of = _tree.declare("shift", _INT, "n_values")
@@ -87,7 +88,7 @@ TREE = np.dtype(
     [
         *_tree.addresses(),
         ("n_blocks", _INT), ("n_features", _INT), ("n_all_rows", _INT), ("n_places", _INT), ("n_plane_places", _INT),
-        ("n_chunks", _INT), ("n_columns", _INT),
+        ("n_chunks", _INT), ("n_columns", _INT), ("row_bytes", _INT),
         ("capacity", _INT), ("n_planes", _INT), ("n_values", _INT), ("n_fields", _INT),
         ("stride", _INT), ("n_narrow_slots", _INT), ("n_wide_slots", _INT), ("n_slots", _INT),  # the larger of both
         ("n_tree_features", _INT), ("n_groups", _INT), ("n_nodes", _INT), ("n_evaluated", _INT),

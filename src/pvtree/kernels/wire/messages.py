@@ -9,7 +9,7 @@ import numpy as np
 from pvtree.kernels.constants import BLOCK, N_BINS, NONE, ONE, ZERO
 from pvtree.kernels.growing.bundles import bins_of_codes, expand_alone, place_of
 from pvtree.kernels.growing.collect import decode_feature
-from pvtree.kernels.growing.columns import AT_ONCE, add_up_columns, can_add_columns
+from pvtree.kernels.growing.few_features import add_up_few, can_add_few
 from pvtree.kernels.growing.histogram import histogram_of_feature, pack_fields, unpack_add
 from pvtree.kernels.growing.kept_histograms import copy_bins, kept_histogram
 from pvtree.kernels.growing.records import (
@@ -46,11 +46,28 @@ _STATISTICS_BITS, _BIN_BITS = 22.0, 26.0
 
 
 @njit
-def find_features(row, to, owner, item_start, item_feature, item_parent, features):
-    """List the features of a row that travel to worker ``to``; returns their number."""
+def find_features(row, to, owner, item_start, item_feature, item_parent, features, places):
+    """List the features of a row that travel to worker ``to``, and the place of each among all that travel.
+
+    Returns their number.
+    """
+    n, place = 0, ZERO
+    for item in range(item_start[row], item_start[row + 1]):
+        if item_parent[item] != TRAVELS:
+            continue
+        if owner[item_feature[item]] == to:
+            features[n], places[n] = item_feature[item], place
+            n += 1
+        place += ONE
+    return n
+
+
+@njit
+def find_all_features(row, item_start, item_feature, item_parent, features):
+    """List the features of a row that travel to any worker; returns their number."""
     n = 0
     for item in range(item_start[row], item_start[row + 1]):
-        if owner[item_feature[item]] == to and item_parent[item] == TRAVELS:
+        if item_parent[item] == TRAVELS:
             features[n] = item_feature[item]
             n += 1
     return n
@@ -85,13 +102,6 @@ def local_histogram(node, feature, tree, nodes, scratch):
 
 
 @njit
-def take_four(features, first, four):
-    """The next four features; those to spare repeat the last one."""
-    for lane in range(AT_ONCE):
-        four[lane] = features[min(first + lane, len(features) - 1)]
-
-
-@njit
 def put_plain(fields, is_large, n_bins, tree, out, at):
     """Write a histogram as words, at word ``at``; returns the next word."""
     if is_large:
@@ -116,20 +126,19 @@ def add_plain(data, at, is_large, n_bins, tree, sums, base):
 
 
 @njit
-def write_histograms(node, features, form, at, tree, nodes, scratch, wire_scratch, words, bits):
-    """Write the node's histograms of these features, in one of the three forms; returns the next bit."""
+def write_histograms(node, features, places, added, form, at, tree, nodes, scratch, wire_scratch, words, bits):
+    """Write the node's histograms of these features, in one of the three forms; returns the next bit.
+
+    ``added`` is what ``add_up_few`` returned for all features that travel, or has no words if it was not called.
+    """
     n_bins = n_bins_of(tree)
     if form != PACKED:
         at = (at + WORD_BITS - 1) // WORD_BITS
-    by_four = can_add_columns(node, tree, nodes)
-    four = np.empty(AT_ONCE, np.int64)
+    all_of_node, apart, all_wide = added
     for i in range(len(features)):
         feature = features[i]
-        if by_four:
-            if i % AT_ONCE == 0:
-                take_four(features, i, four)
-                some, apart, is_wide = add_up_columns(node, four, tree, nodes, scratch)
-            hist, base, step = some, i % AT_ONCE * apart, N_BINS
+        if apart > 0:
+            hist, base, step, is_wide = all_of_node, places[i] * apart, N_BINS, all_wide
         else:
             hist, base, step, is_wide = local_histogram(node, feature, tree, nodes, scratch)
         if form == SPARSE:
@@ -168,19 +177,25 @@ def are_rows_shorter(n_rows, n_features, n_bins):
 
 
 @njit
+def is_sent_as_rows(node, form, tree, nodes):
+    """A row's gradient takes few bits more than its bin: shorter than a bin of a histogram."""
+    are_gradients = mask_of(tree)[tree.n_values - 1] < 0
+    return nodes[node].stop - nodes[node].start <= tree.stride and (are_gradients or form == SPARSE)
+
+
+@njit
 def write_node(
-    node, features, form, at, tree, nodes, scratch, wire_scratch, rows_scratch, order, head, head_bits, words, bits
+    node, features, places, added, form, at, tree, nodes, scratch, wire_scratch, rows_scratch, order, head, head_bits,
+    words, bits,
 ):  # fmt: skip
     """Write one node's part of a message that is not plain: its rows or its histograms, whichever is shorter.
 
     ``order`` and ``head`` are the node's rows as ``arrange`` left them, if there are few enough. Returns the next bit.
     """
     n_rows = nodes[node].stop - nodes[node].start
-    mask = mask_of(tree)
     n_bins = n_bins_of(tree)[features]
-    are_gradients = mask[tree.n_values - 1] < 0
-    # A row's gradient takes few bits more than its bin: shorter than a bin of a histogram.
-    sends_rows = n_rows <= tree.stride and (are_gradients or form == SPARSE)
+    are_gradients = mask_of(tree)[tree.n_values - 1] < 0
+    sends_rows = is_sent_as_rows(node, form, tree, nodes)
     may_send_rows = sends_rows or (form == PACKED and n_rows <= MOST_ROWS_PER_BIN * tree.stride)
     if are_gradients and may_send_rows and not sends_rows:
         # Writing both, to take the shorter one, would take twice as long.
@@ -188,7 +203,7 @@ def write_node(
     start = at
     if not sends_rows:
         at = put_bits(bits, start, ZERO, ONE)
-        at = write_histograms(node, features, form, at, tree, nodes, scratch, wire_scratch, words, bits)
+        at = write_histograms(node, features, places, added, form, at, tree, nodes, scratch, wire_scratch, words, bits)
     if may_send_rows:
         bins_of_rows = np.empty((len(features), n_rows), np.uint8)
         gather_bins(node, features, tree, nodes, bins_of_rows)
@@ -219,34 +234,53 @@ def arrange(node, tree, nodes, rows_scratch, arranged, head):
 @njit
 def write_messages(
     first_row, last_row, form, at, message_start, owner, row_node, item_start, item_feature, item_parent, trees, nodes,
-    scratches, wire_scratch, rows_scratch, arranged, head, words, bits,
+    scratches, wire_scratch, rows_scratch, arranged, head, sums, words, bits,
 ):  # fmt: skip
     """Append the nodes of rows first_row:last_row to the messages for all workers.
 
     The message for worker m is at[m] bits long, of form[m], and begins at word message_start[m] of ``words`` and, the
-    same memory, of ``bits``.
+    same memory, of ``bits``. ``sums`` has room for the histograms of a node that travel, packed and wide.
     """
     tree, scratch = trees[0], scratches[0]
-    features = np.empty(tree.n_features, np.int64)
+    features, places = np.empty(tree.n_features, np.int64), np.empty(tree.n_features, np.int64)
+    n_plain, own, packed_form = ZERO, ZERO, PLAIN
+    for to in range(len(form)):
+        if form[to] == PLAIN:
+            n_plain, own = n_plain + ONE, np.int64(to)
+        else:
+            packed_form = form[to]
     for row in range(first_row, last_row):
         node = row_node[row]
+        # Of a node whose rows travel instead, only this worker's own features are added up: their message is plain.
+        only_own = n_plain == 1 and is_sent_as_rows(node, packed_form, tree, nodes)
+        added = (sums, ZERO, ZERO)
+        if can_add_few(node, tree, nodes):
+            if only_own:
+                n = find_features(row, own, owner, item_start, item_feature, item_parent, features, places)
+            else:
+                n = find_all_features(row, item_start, item_feature, item_parent, features)
+            added = add_up_few(node, features[:n], tree, nodes, sums[: n * N_BINS], sums[n * N_BINS :])
         head_bits = ZERO
         if nodes[node].stop - nodes[node].start <= MOST_ROWS_PER_BIN * tree.stride:
             head_bits = arrange(node, tree, nodes, rows_scratch, arranged, head)
         for to in range(len(form)):
-            n = find_features(row, to, owner, item_start, item_feature, item_parent, features)
+            n = find_features(row, to, owner, item_start, item_feature, item_parent, features, places)
             if n == 0:
                 continue
             begin, end = message_start[to], message_start[to + 1]
             own_words, own_bits = words[begin:end], bits[begin:end]
+            if only_own and to == own:
+                for i in range(n):
+                    places[i] = i
             if form[to] == PLAIN:
                 at[to] = write_histograms(
-                    node, features[:n], PLAIN, at[to], tree, nodes, scratch, wire_scratch, own_words, own_bits
-                )
+                    node, features[:n], places, added, PLAIN, at[to], tree, nodes, scratch, wire_scratch, own_words,
+                    own_bits,
+                )  # fmt: skip
             else:
                 at[to] = write_node(
-                    node, features[:n], form[to], at[to], tree, nodes, scratch, wire_scratch, rows_scratch,
-                    arranged[0], head, head_bits, own_words, own_bits,
+                    node, features[:n], places, added, form[to], at[to], tree, nodes, scratch, wire_scratch,
+                    rows_scratch, arranged[0], head, head_bits, own_words, own_bits,
                 )  # fmt: skip
 
 
@@ -285,11 +319,11 @@ def to_plain(
     """Rewrite a message of another form as plain words."""
     tree, scratch = trees[0], scratches[0]
     n_bins = n_bins_of(tree)
-    features = np.empty(tree.n_features, np.int64)
+    features, places = np.empty(tree.n_features, np.int64), np.empty(tree.n_features, np.int64)
     step = tree.n_fields * N_BINS
     read, at = ZERO, ZERO
     for row in range(len(row_node)):
-        n = find_features(row, to, owner, item_start, item_feature, item_parent, features)
+        n = find_features(row, to, owner, item_start, item_feature, item_parent, features, places)
         if n == 0:
             continue
         is_large = nodes[row_node[row]].n_rows > tree.capacity
@@ -312,39 +346,6 @@ def keep_item(sums, base, is_wide, n_bins, tree, arena, place):
 
 
 @njit
-def add_own_items(start, stop, item_node, item_feature, item_parent, item_place, trees, nodes, arena, scratches):
-    """Add up the items start:stop that would travel, where one worker has all rows."""
-    tree, scratch = trees[0], scratches[0]
-    n_bins = n_bins_of(tree)
-    items, features, four = np.empty(AT_ONCE, np.int64), np.empty(AT_ONCE, np.int64), np.empty(AT_ONCE, np.int64)
-    item = start
-    while item < stop:
-        node, n = item_node[item], 0  # up to four items of the same node
-        while n < AT_ONCE and item < stop and item_node[item] == node:
-            if item_parent[item] == TRAVELS:
-                items[n], features[n] = item, item_feature[item]
-                n += 1
-            item += 1
-        if n == 0:
-            continue
-        by_four, is_large = can_add_columns(node, tree, nodes), nodes[node].n_rows > tree.capacity
-        if by_four:
-            take_four(features[:n], ZERO, four)
-            some, apart, is_wide = add_up_columns(node, four, tree, nodes, scratch)
-        for i in range(n):
-            feature, place = features[i], item_place[items[i]]
-            if by_four:
-                hist, base, step = some, i * apart, N_BINS
-            else:
-                hist, base, step, is_wide = local_histogram(node, feature, tree, nodes, scratch)
-            if by_four and not is_wide:  # as it is kept
-                copy_bins(arena, place, hist, base, n_bins[feature])
-                continue
-            fields = decode_feature(hist, base, step, is_wide, n_bins[feature], tree, scratch)
-            keep_item(fields, ZERO, is_large, n_bins[feature], tree, arena, place)
-
-
-@njit
 def read_messages(
     own, form, message_start, owner, row_node, item_start, item_feature, item_parent, item_place, trees, nodes,
     scratches, wire_scratch, rows_scratch, words, bits, sums, arena,
@@ -352,11 +353,11 @@ def read_messages(
     """Add up the items of worker ``own`` that travelled: what all workers sent, itself included."""
     tree, scratch = trees[0], scratches[0]
     n_bins = n_bins_of(tree)
-    features = np.empty(tree.n_features, np.int64)
+    features, places = np.empty(tree.n_features, np.int64), np.empty(tree.n_features, np.int64)
     step = tree.n_fields * N_BINS
     at = np.zeros(len(form), np.int64)
     for row in range(len(row_node)):
-        n = find_features(row, own, owner, item_start, item_feature, item_parent, features)
+        n = find_features(row, own, owner, item_start, item_feature, item_parent, features, places)
         if n == 0:
             continue
         is_large = nodes[row_node[row]].n_rows > tree.capacity
