@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
-from thoroughness import examples
 
 from pvtree.kernels.growing.few_features import LINE, add_by_columns, add_by_rows
 from pvtree.kernels.growing.records import TREE, fill_record
+from thoroughness import examples
 
 
 @pytest.mark.parametrize("add", [add_by_columns, add_by_rows])
@@ -18,10 +18,11 @@ def test_sums_are_those_of_numpy(add, seed, n_rows, n_features, data):
     rng = np.random.default_rng(seed)
     n_wanted = data.draw(st.integers(1, min(n_features, 40)))
     bins = rng.integers(0, 256, (n_rows, n_features), dtype=np.uint8)
+    columns = bins.T.copy()  # records hold addresses only, so both copies need a name
     padded = np.pad(bins, ((0, 0), (0, -n_features % int(LINE))))
     tree = fill_record(
         TREE,
-        {"n_all_rows": n_rows, "columns": bins.T.copy(), "n_columns": n_features,
+        {"n_all_rows": n_rows, "columns": columns, "n_columns": n_features,
          "row_bins": padded, "row_bytes": padded.shape[1]},
     )[0]  # fmt: skip
     features = np.sort(rng.choice(n_features, n_wanted, replace=False)).astype(np.int64)
