@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import is_not
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,16 @@ from pvtree.kernels.constants import BLOCK, LANE_STRIDE, N_BINS
 from pvtree.kernels.growing.children import list_tree
 from pvtree.kernels.growing.few_features import LINE
 from pvtree.kernels.growing.quantize import sum_words
-from pvtree.kernels.growing.records import CANDIDATE, NODE, SCRATCH, TABLE_SIZE, TILE_BOUNDARIES, TREE, fill_record
+from pvtree.kernels.growing.records import (
+    CANDIDATE,
+    NODE,
+    SCRATCH,
+    TABLE_SIZE,
+    TILE_BOUNDARIES,
+    TREE,
+    fill_record,
+    set_fields,
+)
 from pvtree.kernels.growing.split import fill_x_log_x
 from pvtree.kernels.team import Team
 
@@ -97,6 +107,8 @@ class TreeMemory:
         self.words = np.empty((2, n_places), np.int64)
         self.planes = np.empty((2, n_places if layout.n_planes > 1 else 0), np.uint8)
         self.nodes = np.empty(0, NODE)
+        self._held: list[Any] = []
+        self._filled = np.zeros(1, TREE)
         # Held here, because records only hold addresses.
         self.arrays: dict[str, Any] = {
             **_binned(data), "plane": layout.plane, "shift": layout.shift, "mask": layout.mask,
@@ -224,8 +236,15 @@ class TreeMemory:
         a["n_tree_features"] = len(tree_features)
 
     def record(self, rules: Rules, **others: Any) -> np.ndarray:
-        """A record for kernels of all arrays as they are now."""
-        return fill_record(TREE, self.arrays | vars(rules) | others)
+        """A record for kernels of all arrays as they are now, and of ``others`` in place of some."""
+        held = [rules.n_sampled, *self.arrays.values()]  # the shape of an array may depend on n_sampled
+        if len(held) != len(self._held) or any(map(is_not, held, self._held)):
+            # Kept until an array is replaced: most trees differ in their rules only. The list keeps old arrays alive,
+            # so that no new one can be taken for them.
+            self._held, self._filled = held, fill_record(TREE, self.arrays | vars(rules))
+        record = self._filled.view(np.uint8).copy().view(TREE)  # numpy would copy the record field by field
+        set_fields(record, vars(rules) | others, self.arrays | vars(rules) | others)
+        return record
 
     def add_up(self, n_rows: int) -> np.ndarray:
         """Sums by field over the first ``n_rows`` places of buffer 0."""

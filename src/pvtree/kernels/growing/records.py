@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -204,11 +205,16 @@ SCRATCH = np.dtype(
 
 def fill_record(dtype: np.dtype, values: dict[str, Any]) -> np.ndarray:
     """A record with one entry; arrays become their addresses and must be kept alive by the caller."""
-    arrays = _tree if dtype == TREE else _scratch
     record = np.zeros(1, dtype)
+    set_fields(record, values, values)
+    return record
+
+
+def set_fields(record: np.ndarray, values: Mapping[str, Any], numbers: Mapping[str, Any]) -> None:
+    """Set some fields of a record; ``numbers`` are those from which the shapes of arrays follow."""
+    arrays = _tree if record.dtype == TREE else _scratch
     for name, value in values.items():
         if isinstance(value, np.ndarray):
-            arrays.check(name, value, values)
+            arrays.check(name, value, numbers)
             value = value.ctypes.data
         record[name] = value
-    return record
