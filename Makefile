@@ -17,6 +17,9 @@ QUICK := parameters/test_params.py project/test_lengths.py project/test_package.
 # Engines whose extras pyproject.toml has.
 ENGINES := spark
 BENCH := --output docs/benchmarks.md --summary README.md
+# pip leaves Python's bytecode to the first import. Without it every process that a test starts parses numba, scikit-learn
+# and scipy anew, which takes five seconds, so it is written even where the environment says otherwise.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test quick kernels lint types unit thorough coverage engines fuzz chaos format bench paper docs interop wheel clean
