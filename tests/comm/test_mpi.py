@@ -152,7 +152,7 @@ def test_trainings_killed_at_random_moments_go_on_from_their_checkpoint(tmp_path
     for learner, result in results:
         assert result.result()[1] == whole[learner]
     n_trees = {result.result()[0] for _, result in results}  # the moments were spread over the training
-    assert n_trees >= ({0, 3, 6, 9} if IS_THOROUGH else {0, 6, 9})
+    assert n_trees >= ({0, 3, 6, 9} if IS_THOROUGH else {0, 6}) and max(n_trees) >= 9
 
 
 def test_a_stopped_rank_is_named_and_ends_all(tmp_path):
