@@ -9,11 +9,15 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 INSTALL := $(PIP) install --no-compile --editable
 UNIT := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
-QUICK := parameters/test_params.py project/test_lengths.py project/test_package.py project/test_paths.py \
-	project/test_rooms.py project/test_sentences.py objectives binning growing model/test_atomic_file.py \
-	model/test_model.py model/test_predict.py training/test_callbacks.py training/test_checkpoint.py \
-	training/test_fingerprint.py reading/test_row_ids.py reading/test_sources.py \
-	comm/test_partition.py comm/test_solo.py comm/test_traffic.py comm/test_local.py equivalence/test_cart.py
+# Boosting on one worker needs the fewest kernels, so it is what make quick trains. The files that take longest come first.
+QUICK := equivalence/test_boosting.py project/test_package.py comm/test_local.py project/test_lengths.py \
+	parameters/test_params.py project/test_paths.py project/test_rooms.py project/test_sentences.py \
+	objectives/test_fixed_point.py objectives/test_losses.py objectives/test_metrics.py \
+	objectives/test_more_metrics.py objectives/test_shared_metrics.py binning/test_binning.py \
+	binning/test_coarsening.py binning/test_dataset.py growing/test_layouts.py growing/test_sampling.py \
+	model/test_atomic_file.py model/test_model.py model/test_predict.py training/test_callbacks.py \
+	training/test_checkpoint.py training/test_fingerprint.py reading/test_row_ids.py reading/test_sources.py \
+	comm/test_partition.py comm/test_solo.py comm/test_traffic.py
 # Engines whose extras pyproject.toml has.
 ENGINES := spark
 BENCH := --output docs/benchmarks.md --summary README.md
@@ -45,7 +49,7 @@ types: $(VENV)/.test-installed  ## Check types with mypy
 # Few kernels to compile and few tools to install, so that it takes little more than three minutes from nothing.
 quick: $(VENV)/.quick-installed  ## Run the linter and the tests that matter between two edits
 	@$(BIN)/ruff check .
-	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not mpi and not dask and not docs" $(addprefix tests/,$(QUICK))
+	@$(BIN)/python -m pytest -n 3 --dist worksteal -m "not mpi and not dask and not docs" $(addprefix tests/,$(QUICK))
 
 # By the sources' path, because the package is installed anew meanwhile.
 kernels: $(VENV)/.demo-installed  ## Compile the kernels that the tests need
