@@ -5,8 +5,8 @@ from sklearn.metrics import roc_auc_score
 
 from pvtree import GBDTClassifier
 
-X, y = make_classification(10_000, 200, n_informative=20, flip_y=0.1, class_sep=0.5, random_state=0)
-X_train, X_test, y_train, y_test = X[:8_000], X[8_000:], y[:8_000], y[8_000:]
+X, y = make_classification(20_000, 300, n_informative=20, flip_y=0.1, class_sep=0.5, random_state=0)
+X_train, X_test, y_train, y_test = X[:15_000], X[15_000:], y[:15_000], y[15_000:]
 
 # At every node each worker votes for its 10 best columns. The histograms of the 20 with the most votes are merged.
 classifier = GBDTClassifier(n_estimators=20, tree_learner="voting", n_workers=8, top_k=10)
