@@ -8,18 +8,28 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 INSTALL := $(PIP) install --no-compile --editable
+# By the sources' path, because the package is installed anew meanwhile.
+WARMUP := PYTHONPATH=src NUMBA_CACHE_DIR=$(CURDIR)/.numba_cache $(BIN)/python -m pvtree warmup
 UNIT := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
-QUICK := parameters/test_params.py project/test_lengths.py project/test_package.py project/test_paths.py \
-	project/test_rooms.py project/test_sentences.py objectives binning growing model/test_atomic_file.py \
-	model/test_model.py model/test_predict.py training/test_callbacks.py training/test_checkpoint.py \
-	training/test_fingerprint.py reading/test_row_ids.py reading/test_sources.py \
-	comm/test_partition.py comm/test_solo.py comm/test_traffic.py comm/test_local.py equivalence/test_cart.py
+# Boosting on one worker needs the fewest kernels, so it is what make quick trains, in the end.
+QUICK := comm/test_local.py project/test_lengths.py parameters/test_params.py project/test_paths.py \
+	project/test_rooms.py project/test_sentences.py \
+	objectives/test_fixed_point.py objectives/test_losses.py objectives/test_metrics.py \
+	objectives/test_more_metrics.py objectives/test_shared_metrics.py binning/test_binning.py \
+	binning/test_coarsening.py binning/test_dataset.py growing/test_layouts.py growing/test_sampling.py \
+	model/test_atomic_file.py model/test_model.py model/test_predict.py training/test_callbacks.py \
+	training/test_checkpoint.py training/test_fingerprint.py reading/test_row_ids.py reading/test_sources.py \
+	comm/test_partition.py comm/test_solo.py comm/test_traffic.py project/test_package.py \
+	equivalence/test_boosting.py::test_every_iteration_equals_the_brute_force
 # Engines whose extras pyproject.toml has.
 ENGINES := spark
 BENCH := --output docs/benchmarks.md --summary README.md
+# pip leaves Python's bytecode to the first import. Without it every process that a test starts parses numba, scikit-learn
+# and scipy anew, which takes five seconds, so it is written even where the environment says otherwise.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick kernels lint types unit thorough coverage engines fuzz chaos format bench paper docs interop wheel clean
+.PHONY: help demo test quick usual-kernels quick-tests kernels lint types unit thorough coverage engines fuzz chaos format bench paper docs interop wheel clean
 
 help:  ## Show these lines
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,14 +49,19 @@ lint: $(VENV)/.test-installed  ## Run ruff's linter and formatter, and check the
 types: $(VENV)/.test-installed  ## Check types with mypy
 	@$(BIN)/mypy
 
-# Few kernels to compile and few tools to install, so that it takes little more than three minutes from nothing.
-quick: $(VENV)/.quick-installed  ## Run the linter and the tests that matter between two edits
+# Few kernels to compile and few tools to install, so that it takes little time from nothing.
+quick: $(VENV)/.demo-installed  ## Run the linter and the tests that matter between two edits
+	@$(MAKE) --no-print-directory -j 2 usual-kernels quick-tests
+
+usual-kernels: $(VENV)/.demo-installed
+	@$(WARMUP) --jobs 2 >/dev/null
+
+quick-tests: $(VENV)/.quick-installed
 	@$(BIN)/ruff check .
 	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not mpi and not dask and not docs" $(addprefix tests/,$(QUICK))
 
-# By the sources' path, because the package is installed anew meanwhile.
 kernels: $(VENV)/.demo-installed  ## Compile the kernels that the tests need
-	@PYTHONPATH=src NUMBA_CACHE_DIR=$(CURDIR)/.numba_cache $(BIN)/python -m pvtree warmup --all --jobs 2 >/dev/null
+	@$(WARMUP) --all --jobs 2 >/dev/null
 
 # Three processes on two cores, as many tests wait. tests/conftest.py puts files that take long first.
 unit: $(VENV)/.test-installed kernels  ## Run the tests; PROFILE=random draws other examples than always

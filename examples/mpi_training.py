@@ -19,7 +19,7 @@ X, y = read_rows(5_000)
 held_out = read_rows(1_000)
 
 # Every rank passes its own rows, to train on and to evaluate on, and gets the same model.
-classifier = GBDTClassifier(n_estimators=30, tree_learner="voting", top_k=10)
+classifier = GBDTClassifier(n_estimators=10, learning_rate=0.3, tree_learner="voting", top_k=10)
 classifier.fit(X, y, eval_set=[held_out], eval_metric="auc", comm=comm)
 
 if comm.rank == 0:

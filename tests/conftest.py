@@ -22,10 +22,11 @@ settings.load_profile("fixed")
 # Files that take longest come first, so that no process is left alone with one of them in the end. Those that start
 # processes and wait for them alternate with those that compute.
 LONGEST = (
-    "comm/test_dask.py", "project/test_wheel.py", "comm/test_mpi.py", "project/test_docs.py", "chaos/test_chaos.py",
-    "equivalence/test_exact_voting.py", "front/test_dask_estimators.py", "project/test_examples.py",
-    "front/test_mpi_estimators.py", "equivalence/test_strategies.py", "attack/test_attack.py",
-    "equivalence/test_pvtree.py", "reading/test_dask_data.py", "front/test_sklearn_checks.py",
+    "comm/test_mpi.py", "project/test_docs.py", "comm/test_dask.py", "project/test_examples.py",
+    "front/test_mpi_estimators.py", "attack/test_attack.py", "front/test_dask_estimators.py", "project/test_wheel.py",
+    "chaos/test_chaos.py", "comm/test_tcp_processes.py", "comm/test_local.py", "equivalence/test_exact_voting.py",
+    "paper/test_theorems.py", "comm/test_tcp.py", "paper/test_communication_cost.py", "front/test_cli.py",
+    "equivalence/test_cart.py", "equivalence/test_strategies.py",
 )  # fmt: skip
 
 

@@ -12,14 +12,14 @@ import signal
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from case import Case, judge
-from kinds import KINDS
 from numba.core import event
+from self_cases import SELF
 
 IDLE = 15  # times the limit: how long a case may take by the clock, as others may be compiling a kernel that it needs
 COMPILING = 300.0  # seconds for a kernel that has not been compiled yet, which is not the case's fault
@@ -82,14 +82,23 @@ def limited_memory(n_bytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_DATA, (before, hard))
 
 
+def _function_of(kind: str) -> Callable[[Case], None]:
+    if kind in SELF:
+        return SELF[kind]
+    from kinds import KINDS  # most of the package, and the libraries that it is compared with
+
+    return KINDS[kind]
+
+
 def run(kind: str, seed: int, folder: Path, watchdog: Watchdog) -> tuple[str, str]:
     """A case in a folder that holds nothing else."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
+    function = _function_of(kind)  # imported outside of the limits
     gc.freeze()  # what is there already is not looked at again
     os.chdir(folder)  # relative names in hostile input stay in here
     with (folder / "crash.txt").open("w") as file, watchdog.watching(file), limited_memory(MEMORY_LIMIT):
-        verdict = judge(KINDS[kind], Case(kind, seed, folder))
+        verdict = judge(function, Case(kind, seed, folder))
         gc.collect()  # damaged memory is found where it is freed: now, and not in a later case
     return verdict
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -83,21 +82,12 @@ def test_tables_go_between_the_marks_only(tmp_path):
         tables.write_between_marks(path, "new")
 
 
-def test_a_measurement_of_pvtree_is_complete(folder):
+def test_a_measurement_of_pvtree_is_complete(folder, capsys, monkeypatch):
     path, task = folder
-    command = [
-        sys.executable,
-        BENCHMARKS / "measure.py",
-        "pvtree",
-        "--folder",
-        path,
-        "--kind",
-        task.kind,
-        "--trees",
-        "3",
-    ]
-    done = subprocess.run([str(word) for word in command], check=True, capture_output=True, text=True)
-    figures = json.loads(done.stdout)
+    monkeypatch.setattr(measure, "ENOUGH_SECONDS", 0.01)
+    monkeypatch.setattr(sys, "argv", f"measure.py pvtree --folder {path} --kind {task.kind} --trees 3".split())
+    measure.main()
+    figures = json.loads(capsys.readouterr().out)
     for column in tables.COLUMNS:
         # Memory that warming up has left behind may be enough for so little data.
         assert figures[column.field] > 0 or column is tables.MEMORY, column

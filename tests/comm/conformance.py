@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,17 @@ def values(sender: int, receiver: int, n: int, dtype: Any) -> np.ndarray:
     if dtype == np.float64:
         return np.ldexp((words >> 11).astype(np.float64), -30)
     return words.astype(dtype)
+
+
+def texts_of(ranks: set[int], folder: Path) -> dict[str, str]:
+    """What workers wrote, when these ranks have: ``run`` may raise while some are still writing."""
+    deadline = time.monotonic() + SOON
+    while True:
+        texts = {path.name: path.read_text() for path in folder.iterdir()}
+        is_whole = all(texts.values()) and texts.keys() >= set(map(str, ranks))
+        if is_whole or time.monotonic() > deadline:
+            return texts
+        time.sleep(0.01)
 
 
 class Conformance:
@@ -394,9 +406,9 @@ class Conformance:
         assert caught.type is KeyError
         assert caught.value.rank == guilty
         assert any(f"worker {guilty} of 4" in note for note in caught.value.__notes__)
-        messages = [path.read_text() for path in tmp_path.iterdir()]
+        messages = texts_of(set() if others == "have returned" else {0, 1, 2, 3} - {guilty}, tmp_path)
         assert len(messages) == 3 or others == "have returned"
-        assert all(f"worker {guilty} raised the KeyError" in message for message in messages)
+        assert all(f"worker {guilty} raised the KeyError" in message for message in messages.values())
 
     def test_exception_while_nobody_waits(self):
         def fail(comm):
@@ -440,14 +452,15 @@ class Conformance:
                 comm.allreduce(np.zeros(1), "bins")
                 (odd if comm.rank == guilty else call)(comm)
             except CommunicationError:
-                (folder / str(comm.rank)).touch()
+                (folder / str(comm.rank)).write_text("told")
                 raise
 
         start = time.monotonic()
         with pytest.raises(DivergedError, match=r"Worker \d reached .* while worker \d reached .*; all workers"):
             self.run(go, 3)
         assert time.monotonic() - start < SOON
-        assert {path.name for path in folder.iterdir()} >= {"0", "1", "2"} - {str(guilty)}
+        others = {0, 1, 2} - {guilty}
+        assert texts_of(others, folder).keys() >= set(map(str, others))
         for path in folder.iterdir():
             path.unlink()
 
@@ -477,7 +490,8 @@ class Conformance:
 
         with pytest.raises(WorkerTimeoutError, match=r"waited 0.6 s for worker 5 of 8 at allgather.*'ballots'"):
             self.run(go, 8, timeout=0.6)
-        messages = {path.name: path.read_text() for path in tmp_path.iterdir() if path.name != "5"}
+        messages = texts_of(set(range(8)) - {5}, tmp_path)
+        messages.pop("5", None)
         assert len(messages) == 7
         for message in messages.values():
             assert "0.6 s for worker 5 of 8 at" in message or "WorkerTimeoutError about worker 5 " in message, message
@@ -497,9 +511,9 @@ class Conformance:
         with pytest.raises(KeyError, match="broken shard"):
             self.run(go, 8)
         assert time.monotonic() - start < SOON
-        messages = [path.read_text() for path in tmp_path.iterdir()]
+        messages = texts_of(set(range(8)) - {6}, tmp_path)
         assert len(messages) == 7
-        assert all("worker 6 raised the KeyError" in message for message in messages)
+        assert all("worker 6 raised the KeyError" in message for message in messages.values())
 
     def test_slow_but_in_time(self):
         def go(comm):

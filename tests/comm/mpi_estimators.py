@@ -22,6 +22,7 @@ SIZES = (1, 2, 5)
 SHARES = {1: (0, 1), 2: (0, 0.3, 1), 5: (0, 0.1, 0.1, 0.45, 0.9, 1)}  # of the rows; one of the five has none
 SMALL = {"n_estimators": 4, "num_leaves": 7, "min_child_samples": 5, "max_bin": 63, "verbosity": 0}
 N_ROWS = 240
+N_FAILING = 3  # ranks of which one is late after all those fits
 OF_PARTITION = ("voting", "svore", "yu")  # models that depend on how rows are spread
 
 
@@ -96,12 +97,14 @@ def outcome(fitted: Any, n_calls: int = 0) -> dict[str, Any]:
 
 
 def fits(folder: Path) -> None:
-    """Every case on the first 1, 2 and 5 ranks."""
+    """Every case on the first 1, 2 and 5 ranks; then a fit in which a rank is late, and one that works."""
     from mpi4py import MPI
 
     world = MPI.COMM_WORLD
+    # All at once: MPI's own waiting takes the cores from the ranks that work.
+    first = {size: world.Split(int(world.rank >= size)) for size in {*SIZES, N_FAILING}}
     for size in SIZES:
-        comm = world.Split(int(world.rank >= size))
+        comm = first[size]
         if world.rank >= size:
             continue
 
@@ -119,16 +122,23 @@ def fits(folder: Path) -> None:
             keep(learner, make_cases()["values"].fit(comm, learner, row_bounds(N_ROWS, size)), [])
         kept = folder / f"checkpoint of {size}"
         keep("restart", make_cases()["values"].fit(comm, options={"n_estimators": 8}, checkpoint=kept), [])
+    if world.rank < N_FAILING:
+        failing(folder, "late", first[N_FAILING])
+    arrived = world.Ibarrier()
+    while not arrived.Test():
+        time.sleep(0.01)
 
 
 # What goes wrong in a script that does not use mpi.run.
 
 
-def failing(folder: Path, how: str) -> None:
+def failing(folder: Path, how: str, comm: Any = None) -> None:
     """Wrong input on rank 1, which the script handles; then a fit that works; then an error, chosen by ``how``."""
-    from mpi4py import MPI
+    if comm is None:
+        from mpi4py import MPI
 
-    comm, case, n_calls = MPI.COMM_WORLD, make_cases()["values"], [0]
+        comm = MPI.COMM_WORLD
+    case, n_calls = make_cases()["values"], [0]
 
     def objective(y: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         n_calls[0] += 1

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
 import warnings
 from pathlib import Path
+
+if __name__ == "__main__":  # as in mpi_trainings.py: it starts sooner
+    gc.disable()
+    sys.modules["scipy"] = None
 
 import numpy as np
 

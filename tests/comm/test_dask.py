@@ -389,7 +389,7 @@ def signalling(number, pids, seconds, begun=None):
         thread.join()
 
 
-@pytest.mark.parametrize("seed", range(8) if IS_THOROUGH else (0, 1, 3, 5))
+@pytest.mark.parametrize("seed", range(8) if IS_THOROUGH else (0, 3, 5))
 def test_a_killed_worker_ends_all_others(client, workers, seed):
     """From the first moment of a run, while workers still connect, to the last."""
     moment = random.Random(seed)

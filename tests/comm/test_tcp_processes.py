@@ -22,6 +22,7 @@ from tcp_program import LEARNERS
 
 PROGRAM = Path(__file__).with_name("tcp_program.py")
 ENDS_WITHIN = 10.0  # seconds, after a worker was lost
+N_WORKERS = 3  # of a training in which one is killed
 
 pytestmark = pytest.mark.filterwarnings("ignore::pvtree.training.skew.SkewWarning")
 
@@ -71,25 +72,26 @@ def test_models_are_those_of_one_process_and_of_the_virtual_cluster(tmp_path):
 
 @pytest.mark.parametrize(("learner", "victim", "exchange"), [("data", 0, 0), ("voting", 2, 150)])
 def test_a_killed_worker_is_named_by_all_others_and_the_training_resumes(learner, victim, exchange, tmp_path):
-    with started("training", tmp_path, 4, learner, victim, exchange) as processes:
+    with started("training", tmp_path, N_WORKERS, learner, victim, exchange) as processes:
         assert processes[victim].wait(150) == -signal.SIGKILL
         codes = [process.wait(60) for rank, process in enumerate(processes) if rank != victim]
-    assert codes == [0] * 3, (tmp_path / "out").read_text()
+    assert codes == [0] * (N_WORKERS - 1), (tmp_path / "out").read_text()
     killed = (tmp_path / HAPPENED).stat().st_mtime
     pid = (tmp_path / f"{victim}.pid").read_text()
-    for rank in set(range(4)) - {victim}:
+    for rank in set(range(N_WORKERS)) - {victim}:
         heard = (tmp_path / f"{rank}.lost").read_text()
         assert (tmp_path / f"{rank}.lost").stat().st_mtime - killed < ENDS_WITHIN
-        direct = rf"Worker {rank} lost its connection to worker {victim} of 4 at .*\(process {pid} on \S+, 127.0.0.1\)"
+        lost = f"Worker {rank} lost its connection to worker {victim} of {N_WORKERS} at "
+        direct = rf"{lost}.*\(process {pid} on \S+, 127.0.0.1\)"
         assert re.search(rf"{direct}|PeerFailedError about worker {victim} ", heard), heard
     saved = Checkpoint(tmp_path / "kept").load()
     if exchange == 0:
         assert saved is None
         return
     assert 0 < saved.model.n_iterations < N_TREES
-    run_to_end("training", tmp_path, 4, learner, -1, 0)
-    whole = local.run(lambda comm: train_model("binary", learner, comm, N_TREES), 4)[0]
-    assert {(tmp_path / f"{learner}-{rank}.json").read_text() for rank in range(4)} == {whole}
+    run_to_end("training", tmp_path, N_WORKERS, learner, -1, 0)
+    whole = local.run(lambda comm: train_model("binary", learner, comm, N_TREES), N_WORKERS)[0]
+    assert {(tmp_path / f"{learner}-{rank}.json").read_text() for rank in range(N_WORKERS)} == {whole}
     assert not list(tmp_path.glob("meeting*"))
 
 

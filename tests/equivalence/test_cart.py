@@ -133,13 +133,13 @@ def check(case: Case) -> None:
     assert_routes_its_rows(model, X, nodes)
 
 
-@examples(50)
+@examples(25)
 @given(cases(st.integers(1, 9)))
 def test_classification_trees_equal_the_brute_force(case: Case) -> None:
     check(case)
 
 
-@examples(50)
+@examples(25)
 @given(cases(st.just(0)))
 def test_regression_trees_equal_the_brute_force(case: Case) -> None:
     check(case)

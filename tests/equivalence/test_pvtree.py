@@ -68,13 +68,13 @@ CASES_OF: dict[str, st.SearchStrategy[Any]] = {
 CASES = st.fixed_dictionaries(CASES_OF)
 
 
-@examples(60)
+@examples(30)
 @given(CASES)
 def test_gradient_trees_equal_the_brute_force(drawn: dict[str, Any]) -> None:
     check(Case(**drawn))
 
 
-@examples(40)
+@examples(20)
 @given(CASES, st.sampled_from([2, 2, 3, 4, 9]))
 def test_class_trees_equal_the_brute_force(drawn: dict[str, Any], n_classes: int) -> None:
     check(Case(**drawn, n_classes=n_classes))
@@ -87,7 +87,7 @@ LEAF_WISE = {
 }  # fmt: skip
 
 
-@examples(25)
+@examples(12)
 @given(st.fixed_dictionaries({**CASES_OF, **LEAF_WISE}), st.sampled_from([0, 2, 3]))
 def test_splits_made_in_advance_leave_no_trace(drawn: dict[str, Any], n_classes: int) -> None:
     """Leaf budgets that are used up: some nodes turn out not to be wanted once others are known."""
@@ -166,7 +166,7 @@ def test_of_equal_gains_the_node_that_one_leaf_at_a_time_makes_first_is_split(ol
         assert {node.path for node in nodes if node.children} == {(), (0,), (1,)} | tied
 
 
-@examples(100)
+@examples(50)
 @given(st.integers(0, 2**32), st.integers(1, 6), st.integers(1, 9), st.integers(1, 4), st.integers(1, 9))
 def test_elections_equal_the_brute_force(seed: int, n_workers: int, n_features: int, k: int, n_elected: int) -> None:
     """Short ballots of few features: ties of votes, and of votes and places, everywhere."""
@@ -204,7 +204,7 @@ def as_oracle_nodes(nodes: list[brute.Node]) -> list[oracle.Node]:
 
 
 @pytest.mark.filterwarnings("ignore::pvtree.training.skew.SkewWarning")
-@examples(20)
+@examples(10)
 @given(
     st.integers(0, 2**32), st.integers(1, 150), st.integers(2, 6), st.sampled_from([0, 0, 2, 3, 9]), st.integers(1, 3),
     st.lists(st.sampled_from(KINDS), min_size=2, max_size=9).map(tuple), st.sampled_from([0, 3, 8]), st.integers(1, 6),

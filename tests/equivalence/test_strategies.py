@@ -176,7 +176,7 @@ def check_partition(case: Case, learner: str, n_workers: int, n_threads: int = 1
         assert as_model(trained, alone).to_json() == alone.to_json(), bounds
 
 
-@examples(50)
+@examples(30)
 @given(ANYTHING, st.sampled_from(LEARNERS), st.sampled_from(WORKERS), st.sampled_from([1, 2]), st.booleans())
 def test_any_training_on_any_partition(case: Case, learner: str, n_workers: int, n_threads: int, packs: bool) -> None:
     check_partition(case, learner, n_workers, n_threads, packs)

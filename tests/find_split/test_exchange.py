@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
@@ -15,8 +15,9 @@ from pvtree.comm import Communicator, Solo, local
 from pvtree.errors import DivergedError
 from pvtree.find_split.exchange import SEAL_BYTES, Exchange
 from pvtree.growing.frontier_records import split_dtype
+from thoroughness import examples
 
-SETTINGS = settings(max_examples=40)
+SETTINGS = examples(15)
 
 
 def on_workers(work: Callable[[Exchange, int], Any], size: int = 3) -> list[Any]:

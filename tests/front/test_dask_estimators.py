@@ -43,6 +43,7 @@ from pvtree.comm import Solo
 from pvtree.errors import CommunicationError, InvalidDataError, InvalidParameterError, InvalidTypeError
 from pvtree.front.estimators import on_dask
 from pvtree.training.skew import SkewWarning
+from thoroughness import checkered, one_in
 
 pytestmark = pytest.mark.dask
 PRELOADED += ["dask.array", "dask.dataframe", "pvtree.training.train", "pvtree.front.estimators.on_dask"]
@@ -95,8 +96,7 @@ def same(fitted, whole):
 # The model of one process
 
 
-@pytest.mark.parametrize("n_workers", [1, 2, 5])
-@pytest.mark.parametrize("kind", ["array", "frame"])
+@pytest.mark.parametrize(("n_workers", "kind"), checkered([1, 2, 5], ["array", "frame"]))
 def test_the_model_of_one_process(client, n_workers, kind):
     """Rows sorted by class, so that workers lack some; weights of which some are zero; sets cut in other places."""
     X, signal = table() if kind == "frame" else numbers()
@@ -416,7 +416,7 @@ def test_predictions_stay_lazy(client, kind):
 # Lost workers
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", one_in(2, range(3)))
 def test_a_killed_worker_costs_the_trees_since_the_checkpoint(client, cluster, tmp_path, seed):
     """Killed somewhere in the training; the others go on from the checkpoint, with the rows dealt out anew."""
     chance = random.Random(seed)

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("mpi4py")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "comm"))
 
-from mpi_estimators import OF_PARTITION, SIZES, make_cases, outcome, schedules
+from mpi_estimators import N_FAILING, OF_PARTITION, SIZES, make_cases, outcome, schedules
 from mpi_jobs import outputs, run_to_end, started, wait_for_all_to_end, wait_until
 
 pytestmark = pytest.mark.mpi
@@ -123,10 +123,9 @@ def test_a_stopped_rank_is_named_and_ends_all(how, tmp_path):
     assert ("\nhandled" in "\n" + printed) == (how != "stopped")
 
 
-def test_a_script_that_handles_a_late_rank_may_go_on(tmp_path):
-    code, printed = run_failing("late", tmp_path)
-    assert printed.count("all is well") == 3
-    assert code == 0
+def test_a_script_that_handles_a_late_rank_may_go_on(folder):
+    """And ends with 0, which the fixture has seen."""
+    assert outputs(folder).count("handled") == outputs(folder).count("all is well") == N_FAILING
 
 
 def test_wrong_input_on_one_rank_ends_all(tmp_path):

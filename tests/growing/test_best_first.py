@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
@@ -26,9 +26,10 @@ from pvtree.kernels.growing import frontier as kernels
 from pvtree.kernels.growing.records import NODE, TREE, fill_record
 from pvtree.kernels.team import Team
 from pvtree.reading.row_ids import RowIds
+from thoroughness import examples
 from worker_rows import Workers, any_rows, as_set
 
-SETTINGS = settings(max_examples=150)
+SETTINGS = examples(60)
 
 
 # Best-first growth, a leaf at a time and a frontier at a time
@@ -92,7 +93,7 @@ def grow_by_frontiers(gain: Callable[[Path], float], max_leaves: int, depthwise:
             nodes[child]["gain"] = gain(paths[child])
 
 
-@settings(SETTINGS, max_examples=400)
+@examples(160)
 @given(
     seed=st.integers(0, 2**32),
     n_levels=st.sampled_from([1, 2, 3, 1000]),
@@ -165,7 +166,7 @@ def any_tree(seed: int, max_leaves: int) -> Workers:
     return workers
 
 
-@settings(SETTINGS, max_examples=60)
+@examples(25)
 @given(st.integers(0, 2**32), st.sampled_from([0, 2, 3, 5, 9]))
 def test_finished_trees_are_in_level_order_and_every_row_is_in_its_leaf(seed: int, max_leaves: int) -> None:
     workers = any_tree(seed, max_leaves=max_leaves)
@@ -281,7 +282,7 @@ def test_children_are_what_the_split_leaves() -> None:
     assert seen >= {(0, 1), (1, 0), (1, 1), (2, 0)}
 
 
-@settings(SETTINGS, max_examples=60)
+@examples(25)
 @given(st.integers(0, 2**32), st.integers(1, 11), st.integers(1, 5))
 def test_nodes_draw_the_same_features_however_columns_are_spread(seed: int, n_sampled: int, n_workers: int) -> None:
     rng = np.random.default_rng(seed)
@@ -333,7 +334,7 @@ def test_sides_travel_as_bits(sizes: list[int], seed: int) -> None:
     assert_array_equal(elsewhere, expected)
 
 
-@settings(SETTINGS, max_examples=60)
+@examples(25)
 @given(st.integers(0, 2**32), st.sampled_from(["gradient real", "9 classes constant"]), st.integers(0, 20))
 def test_rows_go_to_the_side_that_their_bins_say(seed: int, name: str, first_feature: int) -> None:
     """Ordered and categorical splits, missing values on either side, of one worker's columns; the order is kept."""

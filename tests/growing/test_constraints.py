@@ -11,7 +11,7 @@ from typing import Any
 import click
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import pvtree
@@ -22,6 +22,7 @@ from pvtree.parameters.params import Params
 from pvtree.parameters.rules import RULES
 from pvtree.reading.tables import Columns
 from pvtree.training.fingerprint import PARTS, _deciding, differences
+from thoroughness import examples
 
 COLUMNS = Columns(4, ("age", "income", "colour", "size"), {2: ("blue", "red")})
 
@@ -132,7 +133,7 @@ SUMS = st.floats(-1e6, 1e6)
 POSITIVE = st.floats(1e-3, 1e6)
 
 
-@settings(max_examples=200)
+@examples(80)
 @given(SUMS, POSITIVE, SUMS, POSITIVE, st.sampled_from([0.0, 3.0]), SUMS, SUMS, st.sampled_from([-1.0, 0.0, 1.0]))
 def test_constraints_never_raise_a_score(
     gl: float, hl: float, gr: float, hr: float, alpha: float, a: float, b: float, sign: float
@@ -179,7 +180,7 @@ def fitted(name: str, seed: int, **more: Any) -> tuple[Any, np.ndarray, list[int
 
 
 @pytest.mark.filterwarnings("ignore::pvtree.training.skew.SkewWarning")
-@settings(max_examples=28)
+@examples(15)
 @given(st.integers(0, 2**32), st.data())
 def test_predictions_are_monotone(seed: int, draw: st.DataObject) -> None:
     kinds = ["GBDTRegressor", "GBDTClassifier", "GBDTRanker", "RandomForestRegressor", "RandomForestClassifier",

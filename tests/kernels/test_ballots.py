@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -18,9 +18,10 @@ from growing_rows import make_rules
 from packed_rows import random_values
 from pvtree.find_split import voting
 from pvtree.kernels.wire import ballots as kernels
+from thoroughness import examples
 from worker_rows import Workers, any_rows, brute_rules, brute_values
 
-SETTINGS = settings(max_examples=150)
+SETTINGS = examples(60)
 BALLOTS = [np.uint16, np.uint32]
 
 
@@ -67,7 +68,7 @@ def test_only_the_rows_asked_for_are_filled_in() -> None:
     assert ballots[:, 0].tolist() == [9, 0, 0, 9]
 
 
-@settings(SETTINGS, max_examples=60)
+@examples(25)
 @given(
     name=st.sampled_from(["gradient constant", "gradient real", "3 classes copies"]),
     seed=st.integers(0, 2**32),

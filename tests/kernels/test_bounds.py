@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -19,9 +19,10 @@ from pvtree.find_split.bounds import Bounds
 from pvtree.growing.frontier_records import Elected
 from pvtree.kernels.bounds import wire as bound_wire
 from pvtree.kernels.bounds.local import NO_HESSIAN
+from thoroughness import examples
 from worker_rows import Workers, any_rows, brute_rules, brute_values
 
-SETTINGS = settings(max_examples=120)
+SETTINGS = examples(50)
 NAMES = ["gradient constant", "gradient real", "2 classes constant", "2 classes real", "3 classes copies"]
 CATEGORICAL = (1, 4)
 PENALTIES: dict[str, dict[str, Any]] = {

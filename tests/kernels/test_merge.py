@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
@@ -20,9 +20,10 @@ from pvtree.growing.frontier_records import Elected, Items
 from pvtree.growing.tree_memory import Rules
 from pvtree.kernels.wire.merge import place_items, plan_items
 from pvtree.kernels.wire.messages import PACKED, PLAIN, SPARSE, TRAVELS
+from thoroughness import examples
 from worker_rows import Workers, any_features, any_rows, as_set, brute_rules, brute_values
 
-SETTINGS = settings(max_examples=150)
+SETTINGS = examples(60)
 NONE = -1
 
 
@@ -244,7 +245,7 @@ NAMES = [
 ]
 
 
-@settings(SETTINGS, max_examples=60)
+@examples(25)
 @given(
     name=st.sampled_from(NAMES),
     form=st.sampled_from([PLAIN, PACKED, SPARSE]),

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
@@ -15,9 +15,10 @@ from packed_rows import FULL, random_values
 from pvtree.find_split.histogram_messages import HistogramMessages
 from pvtree.growing.frontier_records import Items
 from pvtree.kernels.wire.messages import PACKED, PLAIN, SPARSE, TRAVELS
+from thoroughness import examples
 from worker_rows import Workers, any_features, any_rows
 
-SETTINGS = settings(max_examples=80)
+SETTINGS = examples(30)
 FORMS = {"plain": PLAIN, "packed": PACKED, "sparse": SPARSE}
 WHOLE = np.array([0, 4]), np.arange(4)  # the root and all of four features
 # A layout of each kind, and those whose words take only 512 rows: large nodes of few rows.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from naive_kernels import message_words
@@ -18,9 +18,10 @@ from pvtree.kernels.bounds.rounding_grid import ROUNDS, Grid, make_grid
 from pvtree.kernels.elementary import log
 from pvtree.kernels.wire.bits import put_bits
 from pvtree.kernels.wire.histograms import from_bytes, max_bits, put_histogram, to_bytes, wire_scratch
+from thoroughness import examples
 
 int64 = np.int64
-SETTINGS = settings(max_examples=60)
+SETTINGS = examples(25)
 GRIDS = [*ROUNDS, make_grid(0.01, 0.02), make_grid(5.0, 3.0)]
 
 

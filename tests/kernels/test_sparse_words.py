@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from packed_rows import LAYOUTS, fields_of, histogram, layout_record, pack, random_values
 from pvtree.kernels.wire.sparse_words import add_sparse, most_words, put_sparse
+from thoroughness import examples
 
 int64 = np.int64
 BITMAP_WORDS = 5
-SETTINGS = settings(max_examples=150)
+SETTINGS = examples(60)
 
 
 class Histogram:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
@@ -18,6 +18,7 @@ from pvtree.kernels.wire.histograms import (
     to_bytes,
     wire_scratch,
 )
+from thoroughness import examples
 
 int64 = np.int64
 LARGEST, LEAST = 2**63 - 1, -(2**63)
@@ -25,7 +26,7 @@ RANGES = [
     *[(0, 0), (0, 1), (-1, 0), (-5, 5), (7, 7), (0, 4095), (-2047, 2047), (-(2**40), 2**40), (-9, LARGEST)],
     *[(LEAST, LARGEST), (LARGEST, LARGEST), (LEAST, LEAST), (LARGEST - 1, LARGEST)],
 ]
-SETTINGS = settings(max_examples=150)
+SETTINGS = examples(60)
 
 
 class Item:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
@@ -22,9 +22,10 @@ from pvtree.kernels.wire.rows import (
     put_rows,
     rows_scratch,
 )
+from thoroughness import examples
 
 int64 = np.int64
-SETTINGS = settings(max_examples=100)
+SETTINGS = examples(40)
 
 
 class Node:

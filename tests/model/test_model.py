@@ -12,13 +12,14 @@ from dataclasses import FrozenInstanceError, replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pvtree.errors import InvalidParameterError, InvalidTypeError, ModelFileError
 from pvtree.model.model import Model
 from pvtree.model.tree import TREE_DTYPES, Tree
 from random_trees import N_FEATURES, random_model, random_rows
+from thoroughness import examples
 
 LABELS = ("a", "NaN", "", "ü", 0, -3, 2**80, 1.0, -0.0, 5e-324, math.inf, -math.inf, True, False)
 
@@ -51,7 +52,7 @@ floats = st.floats(allow_nan=False) | st.sampled_from([math.inf, -math.inf, 5e-3
 labels = st.text() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.booleans()
 
 
-@settings(max_examples=40)
+@examples(15)
 @given(
     seed=st.integers(0, 2**32),
     sizes=st.lists(st.integers(0, 20), max_size=3),
@@ -112,7 +113,7 @@ def test_labels_keep_their_types():
 _TEXT = rich_model().to_json()
 
 
-@settings(max_examples=300)
+@examples(120)
 @given(data=st.data())
 def test_mutations_give_an_error_or_the_same_model(data, tmp_path_factory):
     raw = bytearray(_TEXT.encode())

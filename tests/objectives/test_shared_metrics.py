@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import sklearn.metrics as sk
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pvtree.comm import Solo
@@ -14,8 +14,9 @@ from pvtree.comm.local import run
 from pvtree.errors import InvalidParameterError
 from pvtree.kernels.objectives.metrics import add_product, ordered_pair_weight
 from pvtree.objectives.metrics import CustomMetric, evaluate_together, get_metric
+from thoroughness import examples
 
-thorough = settings(max_examples=60)
+thorough = examples(25)
 AUC = get_metric("auc", "binary")
 
 
@@ -96,7 +97,7 @@ def test_means_have_the_bits_of_one_process(seed, n, n_workers):
         assert calls <= 2 + 3  # for all means, and for the AUC
 
 
-@settings(thorough, max_examples=30)
+@examples(15)
 @given(st.integers(0, 2**32), st.integers(0, 12), st.sampled_from([2, 5]), st.booleans())
 def test_ndcg_has_the_bits_of_one_process(seed, n_queries, n_workers, weighted):
     rng = np.random.default_rng(seed)
@@ -199,14 +200,14 @@ def test_one_worker_exchanges_nothing():
 # -- Counting pairs -----------------------------------------------------------------------------------------
 
 
-@settings(thorough, max_examples=200)
+@examples(80)
 @given(*[st.integers(0, 2**64 - 1)] * 4)
 def test_products_of_128_bits(high, low, a, b):
     got_high, got_low = add_product(*map(np.uint64, (high, low, a, b)))
     assert (int(got_high) << 64) + int(got_low) == ((high << 64) + low + a * b) % 2**128
 
 
-@settings(thorough, max_examples=60)
+@examples(25)
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.integers(0, 2**58)), max_size=8))
 def test_pairs_of_heavy_rows_are_counted_exactly(rows):
     pairs = sum(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pvtree.comm import Communicator, PhaseTraffic
@@ -19,6 +19,7 @@ from pvtree.parameters.params import Params
 from pvtree.planning.formulas import Growth, Search, Wire, complete_tree, of_training, of_tree, paper_setting
 from pvtree.training.skew import SkewWarning
 from pvtree.training.train import TrainResult, train
+from thoroughness import examples
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
@@ -99,7 +100,7 @@ def trainings(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, Params, dict]:
     return X, y, params, others
 
 
-@settings(max_examples=60)
+@examples(25)
 @given(trainings())
 def test_bytes_and_calls_of_every_phase_are_the_formulas(training) -> None:
     X, y, params, others = training

@@ -30,6 +30,7 @@ def test_slips_are_counted(word, meant, n):
         ("Learning-Rate", "learning_rate"),
         ("lerning_rate", "learning_rate"),
         ("n_estimator", "n_estimators"),
+        ("estimators", "n_estimators"),
         ("max_dpeth", "max_depth"),
         ("warm_start", None),
         ("least_falls", None),

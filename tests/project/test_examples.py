@@ -6,11 +6,13 @@ import runpy
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from pvtree.front import demo
+from thoroughness import IS_THOROUGH
 
 ROOT = Path(__file__).resolve().parents[2]
 ELSEWHERE = {"spark_training"}  # run by the tests of these engines
@@ -72,7 +74,10 @@ def test_readme_code_runs(tmp_path, monkeypatch, capsys):
     assert float(re.search(r"accuracy ([\d.]+)", capsys.readouterr().out)[1]) > 0.9
 
 
-def test_demo_prints_a_line_for_every_model(capsys):
+def test_demo_prints_a_line_for_every_model(capsys, monkeypatch):
+    if not IS_THOROUGH:
+        few = partial(demo.compare_strategies, n_rows=2_000, n_features=60, n_trees=4, top_k=5)
+        monkeypatch.setattr(demo, "compare_strategies", few)
     wine = next(data for data in demo.DATA_SETS if data.name == "wine")
     demo.main([wine])
     printed = capsys.readouterr().out
@@ -80,6 +85,9 @@ def test_demo_prints_a_line_for_every_model(capsys):
     assert [model for model, _, _ in scores] == ["GBDT", "forest", "tree"]
     for _, own, other in scores:
         assert abs(float(own) - float(other)) < 0.08
+    same = re.findall(r"^(\w+) +[18] +0\.\d{4} .* (yes|no)$", printed, re.MULTILINE)
+    assert [name for name, _ in same] == list(demo.STRATEGIES)
+    assert {name for name, is_same in same if is_same == "yes"} >= {"serial", "attribute", "data", "exact_voting"}
     assert "Try next" in printed
 
 

@@ -33,7 +33,7 @@ def modules_after(code):
     return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
 
 
-FIT = "import pvtree; pvtree.DecisionTreeClassifier().fit([[0.0], [1.0]] * 9, [0, 1] * 9).predict([[0.0]])"
+FIT = "import pvtree; pvtree.GBDTClassifier(n_estimators=1).fit([[0.0], [1.0]] * 40, [0, 1] * 40).predict([[0.0]])"
 
 
 def test_importing_loads_nothing_optional():

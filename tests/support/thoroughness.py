@@ -28,3 +28,10 @@ def checkered(firsts: Iterable[T], seconds: Iterable[U]) -> list[tuple[T, U]]:
     """Half of all pairs, as the black squares of a chessboard: each of the firsts with half of the seconds."""
     those = list(enumerate(seconds))
     return [(a, b) for i, a in enumerate(firsts) for j, b in those if IS_THOROUGH or (i + j) % 2 == 0]
+
+
+def one_in_each(n: int, groups: Iterable[list[T]]) -> list[T]:
+    """Every n-th of each group, and at least one: from the first, second, third of one group after the other."""
+    if IS_THOROUGH:
+        n = 1
+    return [each for i, group in enumerate(groups) for each in group[i % min(n, len(group)) :: n]]

@@ -13,7 +13,9 @@ def closest(word: str, known: Iterable[str]) -> str | None:
     """The known name with the fewest slips, or None if none is near. Case does not count, nor does - for _."""
     given = _plain(word)
     most = min(_MOST_SLIPS, len(given) // _LETTERS_A_SLIP)
-    slips, name = min(((n_slips(given, _plain(name)), name) for name in known), default=(most + 1, ""))
+    # Each letter more or less is a slip, so words of other lengths need no look.
+    near = [(_plain(name), name) for name in known if abs(len(name) - len(given)) <= most]
+    slips, name = min(((n_slips(given, plain), name) for plain, name in near), default=(most + 1, ""))
     return name if slips <= most else None
 
 

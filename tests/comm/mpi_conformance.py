@@ -1,7 +1,7 @@
-"""What mpiexec runs in the tests, on every rank: ``mpi_program.py TASK FOLDER [ARGUMENT]``.
+"""The conformance tests of MPI, which mpiexec runs on every rank: ``mpi_conformance.py conformance FOLDER``.
 
-The task "conformance" runs pytest on this very file, on all ranks in step: a test with M workers uses the first M
-ranks, and all ranks learn the results. The other tasks are at the end of the file.
+It runs pytest on this very file, on all ranks in step: a test with M workers uses the first M ranks, and all ranks
+learn the results.
 """
 
 from __future__ import annotations
@@ -29,9 +29,6 @@ from pvtree.errors import (
     PeerFailedError,
     WorkerTimeoutError,
 )
-
-LONGEST_LIFE = 40.0  # seconds after which an endless task ends, in case the test that watches it is killed
-
 
 # Tests on ranks that run in step.
 
@@ -339,10 +336,10 @@ class EndAtFirstFailure:
 
 
 def conformance(folder: Path) -> None:
-    import mpi_program  # pytest imports this file anew, under its own name
+    import mpi_conformance  # pytest imports this file anew, under its own name
 
-    mpi_program.RANKS = Ranks()
-    rank = mpi_program.RANKS.world.rank
+    mpi_conformance.RANKS = Ranks()
+    rank = mpi_conformance.RANKS.world.rank
     options = [
         "-o",
         "addopts=",
@@ -357,44 +354,8 @@ def conformance(folder: Path) -> None:
     if rank != 0:
         options += ["--no-summary", "--capture=fd"]
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (for as long as the process lives)
-    sys.exit(pytest.main([*options, __file__], [mpi_program.EndAtFirstFailure()]))
-
-
-# What goes wrong.
-
-
-def failing(folder: Path, how: str) -> None:
-    """Rank 1, or every rank, raises while others wait, compute, or have returned."""
-
-    def work(comm: Communicator) -> None:
-        sys.stdout.write(f"worker {comm.rank} is here\n")  # in one piece, unlike print
-        comm.allgather(np.zeros(1), "bins")
-        time.sleep(0.1)
-        if comm.rank == 1 or how == "all fail":
-            raise KeyError("broken shard")
-        if how == "others compute":
-            time.sleep(LONGEST_LIFE)
-        if how == "others wait":
-            comm.allgather(np.zeros(1), "bins")
-
-    mpi.run(work)
-
-
-def endless(folder: Path, timeout: str = "600") -> None:
-    """Messages, one after the other, until somebody is killed or stopped."""
-
-    def work(comm: Communicator) -> None:
-        (folder / f"{comm.rank}.pid").write_text(str(os.getpid()))
-        deadline = time.monotonic() + LONGEST_LIFE
-        long = np.zeros(400_000, np.uint8)
-        while comm.allreduce(np.array([time.monotonic()]), "rows", "max")[0] < deadline:
-            for length in (10, 1000, len(long)):
-                comm.alltoall([long[:length]] * comm.size, "histograms")
-            (folder / f"{comm.rank}.busy").touch()
-
-    mpi.run(work, timeout=float(timeout))
+    sys.exit(pytest.main([*options, __file__], [mpi_conformance.EndAtFirstFailure()]))
 
 
 if __name__ == "__main__":
-    tasks = {task.__name__: task for task in (conformance, failing, endless)}
-    tasks[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])
+    conformance(Path(sys.argv[2]))
