@@ -193,8 +193,8 @@ class GradientTreeMaker(TreeMaker):
         largest_grad, largest_hess = self._largest(
             [grad if n_rows else grad[:0], hess if n_rows and is_real else hess[:0]], row_ids
         )
-        grad_scale = _step(largest_grad, params.bootstrap, layout.limit[-1])
-        hess_scale = _step(largest_hess, params.bootstrap, layout.limit[0]) if is_real else 1.0
+        grad_scale = step_of(largest_grad, params.bootstrap, layout.limit[-1])
+        hess_scale = step_of(largest_hess, params.bootstrap, layout.limit[0]) if is_real else 1.0
         has_field = self.hessian != "constant"
         inverse_scale = np.array([1.0 / hess_scale, 1.0 / grad_scale])
         field_shift = np.array([layout.shift[0] if has_field else -1, layout.shift[-1]])
@@ -264,6 +264,8 @@ class GradientTreeMaker(TreeMaker):
 class ClassTreeMaker(TreeMaker):
     """Trees by information gain on class counts; leaves return class frequencies."""
 
+    noise_share = 0.0  # gains up to this share of the root's largest term come from rounding alone
+
     def __init__(self, shard: Shard, weights: str, params: Params, worker: Worker, strategy: Strategy) -> None:
         super().__init__(shard, class_layout(params.n_classes, weights), params, worker, strategy)
         self.weights = weights
@@ -283,7 +285,7 @@ class ClassTreeMaker(TreeMaker):
         scale = 1.0
         if self.weights == "real":
             (largest,) = self._largest([weight if n_rows else weight[:0]], row_ids)
-            scale = _step(largest, params.bootstrap, layout.limit[0])
+            scale = step_of(largest, params.bootstrap, layout.limit[0])
         key = tree_key(params, number)
 
         def pack(start: int, stop: int, shift: int) -> None:
@@ -297,7 +299,7 @@ class ClassTreeMaker(TreeMaker):
         total = sums[layout.n_planes :].sum()
         grown = self._grow(
             n_rows, number, sums, criterion=ENTROPY, hess_field=0, grad_scale=1.0, hess_scale=scale,
-            gain_scale=1.0 / (float(total) * np.log(2.0)), noise=0.0,
+            gain_scale=1.0 / (float(total) * np.log(2.0)), noise=self.noise_share * float(total) * np.log(float(total)),
         )  # fmt: skip
         counts = grown.sums[:, layout.n_planes :]
         weight_sum = counts.sum(axis=1)
@@ -337,7 +339,7 @@ def thresholds_and_sets(
     return np.where(is_categorical, 0.0, threshold), np.where(is_categorical, np.cumsum(is_categorical) - 1, -1)
 
 
-def _step(largest: float, has_copies: bool, limit: int) -> float:
+def step_of(largest: float, has_copies: bool, limit: int) -> float:
     """The real number that one integer step stands for: the largest value just fits its field."""
     if has_copies:
         largest *= MAX_COPIES  # not the most that were drawn, which no worker knows alone

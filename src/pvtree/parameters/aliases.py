@@ -108,7 +108,6 @@ ANYWAY: dict[str, tuple[Any, ...]] = {
     "lambdarank_pair_method": ("topk",),
     "multi_strategy": ("one_output_per_tree",),
     "missing": (math.nan,),
-    "zero_as_missing": (False,),
     "enable_categorical": _SWITCH,
     "validate_parameters": _SWITCH,
     "use_label_encoder": (False,),
@@ -116,7 +115,6 @@ ANYWAY: dict[str, tuple[Any, ...]] = {
     "deterministic": _SWITCH,
     "force_col_wise": _SWITCH,
     "force_row_wise": _SWITCH,
-    "linear_tree": (False,),
 }
 
 EVAL_AT = ("eval_at", "ndcg_eval_at", "ndcg_at", "map_eval_at", "map_at")

@@ -37,6 +37,7 @@ class Params:
     objective: str | Callable[..., Any] = "regression"
     n_classes: int = 1  # 1 for regression and ranking
     n_targets: int = 1  # columns of y, or levels of a quantile
+    target_sizes: tuple[int, ...] = ()  # the number of classes in each column of y, if there are several
     n_estimators: int = 100
     learning_rate: float = 0.1
     num_leaves: int = 31  # 0 = no limit
@@ -68,6 +69,9 @@ class Params:
     cat_l2: float = 10.0
     min_data_in_bin: int = 1
     use_missing: bool = True
+    zero_as_missing: bool = False
+    linear_tree: bool = False
+    linear_lambda: float = 0.0
     subsample_for_bin: int | None = None  # None = reading.row_ids.SAMPLE_ROWS
     max_bin_by_feature: tuple[int, ...] = ()  # a limit per column; () = max_bin for all
     forced_bins: tuple[tuple[int, tuple[float, ...]], ...] = ()  # (column, ends of bins)
@@ -82,6 +86,7 @@ class Params:
     aft_loss_distribution: str = "normal"  # "normal" | "logistic" | "extreme"
     aft_loss_distribution_scale: float = 1.0
     lambdarank_norm: bool = True
+    lambdarank_position_bias_regularization: float = 0.0
     label_gain: tuple[float, ...] = ()  # gain of each relevance label; () = 2^label - 1
     boosting_type: str = "gbdt"  # "gbdt" | "dart" | "rf"
     num_parallel_tree: int = 1
@@ -165,6 +170,8 @@ def make_params(values: Mapping[str, Any], n_features: int, **settled: Any) -> P
     for name in _BY_COLUMN:
         chosen[name] = settled.get(name, ())
     chosen["max_cat_threshold"] = chosen.get("max_cat_threshold") or 0
+    if not chosen.get("use_missing", True):  # nothing counts as missing then
+        chosen["zero_as_missing"] = False
     if chosen.get("subsample_for_bin") == 200_000:  # the usual number
         chosen["subsample_for_bin"] = None
     chosen["label_gain"] = tuple(float(gain) for gain in chosen.get("label_gain") or ())

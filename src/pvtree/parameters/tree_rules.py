@@ -54,6 +54,11 @@ TREE_RULES: dict[str, Rule] = {
         "them."
     ),
     "extra_seed": optional(integer("The seed of the thresholds that extra_trees draws. None takes random_state.", 0)),
+    "linear_tree": switch(
+        "Whether leaves return linear functions of the numbers that their paths split by, from the second iteration "
+        "on; rows that lack one of these get a constant."
+    ),
+    "linear_lambda": non_negative("L2 regularisation of the coefficients that linear_tree fits."),
     "path_smooth": non_negative(
         "How strongly the value of a node is drawn towards its parent's: as strongly as by this many rows. 0 for not "
         "at all."
@@ -94,6 +99,10 @@ TREE_RULES: dict[str, Rule] = {
     "use_missing": switch(
         "Whether missing values have a bin of their own, and each split sends them to the better side; otherwise they "
         "count as 0, except in categorical columns."
+    ),
+    "zero_as_missing": switch(
+        "Whether numbers that are 0, also those that a sparse matrix does not store, count as missing, in training and "
+        "prediction; categories stay what they are. Without use_missing it has no effect."
     ),
     "subsample_for_bin": integer("About how many rows bins are chosen from, if there are more.", 1),
     "max_bin_by_feature": _by_column(
