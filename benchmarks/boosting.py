@@ -7,7 +7,10 @@ It prints a table: the mean of both errors and of their difference, with its sta
 from __future__ import annotations
 
 import argparse
+import json
 import math
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,6 +39,7 @@ CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("`max_bin_by_feature`", "LightGBM", {"max_bin_by_feature": [8, 63, 8, 63, 8, 63]}),
     ("`linear_tree`", "LightGBM", {"linear_tree": True, "linear_lambda": 1.0}),
     ("`zero_as_missing`", "LightGBM", {"zero_as_missing": True}),
+    ("`forcedsplits_filename`", "LightGBM", {"forcedsplits_filename": None}),
     ("`grow_policy`", "XGBoost", {"max_leaves": 11, "max_depth": 9, "grow_policy": "depthwise"}),
     ("`colsample_bylevel`", "XGBoost", {"colsample_bylevel": 0.5}),
     ("dart, `one_drop`", "XGBoost", {"booster": "dart", "rate_drop": 0.1, "one_drop": True}),
@@ -45,12 +49,24 @@ CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
 )
 
 
+FORCED = {
+    "feature": 1,
+    "threshold": 0.0,
+    "left": {"feature": 1, "threshold": -0.8},
+    "right": {"feature": 1, "threshold": 0.8},
+}
+
+
 def pair(name: str, peer: str, params: dict[str, Any], seed: int) -> tuple[Any, Any]:
     """Our estimator and the peer's."""
     if peer == "LightGBM":
         import lightgbm
 
         given = COMMON | params | {"random_state": seed}
+        if "forcedsplits_filename" in params:
+            path = Path(tempfile.gettempdir()) / "pvtree-forced-splits.json"
+            path.write_text(json.dumps(FORCED))
+            given["forcedsplits_filename"] = str(path)
         return GBDTRegressor(**given), lightgbm.LGBMRegressor(verbosity=-1, **given)
     import xgboost
 

@@ -53,7 +53,6 @@ TRAININGS = {
     "one against others": ("custom", lambda: train(LEVEL, objective="multiclassova", num_class=3)),
     "no missing values": ("regression", lambda: train(SCORE, np.nan_to_num(X), objective="regression")),
     "NaN is 0": ("regression", lambda: train(SCORE, objective="regression", use_missing=False)),
-    "linear": ("regression", lambda: train(SCORE, objective="regression", linear_tree=True)),
     "0 is missing": ("regression", lambda: train(SCORE, objective="regression", zero_as_missing=True)),
     "forest": ("binary", lambda: train(SCORE > 0, objective="binary", **RF)),
     "class forest": ("multiclass", lambda: train(LEVEL, objective="multiclass", num_class=3, **RF)),

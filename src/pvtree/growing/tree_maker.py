@@ -12,6 +12,7 @@ from pvtree.binning.shard import Shard
 from pvtree.binning.thresholds import Thresholds
 from pvtree.comm.worker import Worker
 from pvtree.growing.constraints import Constraints
+from pvtree.growing.forced_splits import ForcedSplits
 from pvtree.growing.frontier_grower import FrontierGrower
 from pvtree.growing.grower import Grower
 from pvtree.growing.layouts import MAX_COPIES, Layout, class_layout, gradient_layout
@@ -49,14 +50,15 @@ class TreeMaker:
         votes_by_sample = strategy.n_ballot_rows(self.n_sampled or shard.n_all_features, shard.ids.n_all) > 0
         # On one worker all strategies find what the sequential algorithm finds. Bins in a file are better read once for
         # all open nodes than once for each.
-        if worker.comm.size == 1 and not votes_by_sample and not is_mapped(shard.data.bins):
+        forced = ForcedSplits(*params.forced_splits, shard, worker.comm) if params.forced_splits else None
+        if worker.comm.size == 1 and not (votes_by_sample or is_mapped(shard.data.bins) or forced):
             self.grower = Grower(
                 self.data, layout, shard.n_rows, params.num_leaves, self.n_sampled, worker.team, self.constraints
             )
         else:
             self.grower = FrontierGrower(
                 shard, layout, params.num_leaves, self.n_sampled, worker.team, worker.comm, self.strategy,
-                self.constraints,
+                self.constraints, forced,
             )  # fmt: skip
         self.memory = self.grower.memory
 

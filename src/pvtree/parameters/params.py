@@ -9,7 +9,7 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,8 +25,18 @@ _BY_COLUMN = (
     "cegb_penalty_feature_coupled",
     "max_bin_by_feature",
     "forced_bins",
+    "forced_splits",
 )
 PARTITION_LEARNERS = ("voting", *SEPARATE_LEARNERS)  # their trees depend on how rows are spread over workers
+
+
+class ForcedSplit(NamedTuple):
+    """A split that every tree begins with, or goes on with below another one."""
+
+    feature: int
+    threshold: float
+    left: ForcedSplit | None = None
+    right: ForcedSplit | None = None
 
 
 @dataclass(frozen=True)
@@ -75,6 +85,7 @@ class Params:
     subsample_for_bin: int | None = None  # None = reading.row_ids.SAMPLE_ROWS
     max_bin_by_feature: tuple[int, ...] = ()  # a limit per column; () = max_bin for all
     forced_bins: tuple[tuple[int, tuple[float, ...]], ...] = ()  # (column, ends of bins)
+    forced_splits: tuple[ForcedSplit, ...] = ()  # the root's, or nothing
     max_delta_step: float = 0.0  # 0 = no limit
     boost_from_average: bool = True
     base_score: float | None = None  # on the scale of predictions; None = from the data

@@ -111,6 +111,14 @@ TREE_RULES: dict[str, Rule] = {
         is_integer,
         lambda v: 2 <= v <= 255,
     ),
+    "forcedsplits_filename": Rule(
+        "A JSON file with splits that every tree begins with, as LightGBM reads it: an object such as "
+        '{"feature": 0, "threshold": 0.5, "left": {...}, "right": {...}}. A split that gains nothing, or leaves a side '
+        "too few rows, is not made, nor are those below it.",
+        "the path of a file, or None",
+        lambda v: v is None or isinstance(v, str | os.PathLike),
+        type_name="path or None",
+    ),
     "forcedbins_filename": Rule(
         "A JSON file with ends of bins that some columns must have, as LightGBM reads it: a list of objects such as "
         '{"feature": 0, "bin_upper_bound": [0.5, 2.5]}.',

@@ -62,7 +62,8 @@ class TrainingRows:
 
     # (n_rows, n_all_features), float32 or float64. Categorical columns hold bin numbers, 0 or NaN for missing.
     X: np.ndarray | Source
-    # float64 (n_rows,), or (n_rows, n_targets) if there are several; of rankings perhaps (n_rows, 2): relevance, position
+    # float64 (n_rows,), or (n_rows, n_targets) if there are several. Of rankings with positions it is (n_rows, 2):
+    # relevance and the number of the position.
     y: np.ndarray
     weight: np.ndarray | None = None
     group: np.ndarray | None = None  # int64: rows of each query, in order

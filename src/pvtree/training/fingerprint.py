@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from reprlib import repr  # shortens values, which may come from any file
@@ -44,7 +45,7 @@ _ONLY_IF_SET = {
     "bagging_seed", "feature_fraction_seed", "drop_seed", "objective_seed", "data_random_seed",
     "aft_loss_distribution", "aft_loss_distribution_scale", "use_missing", "zero_as_missing",
     "linear_tree", "linear_lambda", "subsample_for_bin",
-    "max_bin_by_feature", "forced_bins",
+    "max_bin_by_feature", "forced_bins", "forced_splits",
     "colsample_bylevel", "floors_columns", "grow_policy", "extra_trees", "extra_seed", "path_smooth", "feature_contri",
     "monotone_penalty", "cegb_tradeoff", "cegb_penalty_split", "cegb_penalty_feature_coupled", "max_cat_to_onehot",
     "max_cat_threshold", "min_data_per_group",
@@ -110,6 +111,8 @@ def _deciding(params: Params, n_parallel_trees: int) -> dict[str, Any]:
             values[name] = list(values[name])
     if "forced_bins" in values:
         values["forced_bins"] = [[column, list(ends)] for column, ends in values["forced_bins"]]
+    if "forced_splits" in values:
+        values["forced_splits"] = json.loads(json.dumps(values["forced_splits"]))
     gains = values.pop("label_gain")
     values |= {"label_gain": list(gains)} if gains else {}
     monotone, sets = values.pop("monotone_constraints"), values.pop("interaction_constraints")

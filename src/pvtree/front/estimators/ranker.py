@@ -72,6 +72,7 @@ class GBDTRanker(Values, GBDTModel):
         use_missing: bool = True,
         zero_as_missing: bool = False,
         forcedbins_filename: Any = None,
+        forcedsplits_filename: Any = None,
         cat_smooth: float = 10.0,
         cat_l2: float = 10.0,
         max_cat_to_onehot: int = 0,
