@@ -50,7 +50,7 @@ class TreeMaker:
         votes_by_sample = strategy.n_ballot_rows(self.n_sampled or shard.n_all_features, shard.ids.n_all) > 0
         # On one worker all strategies find what the sequential algorithm finds. Bins in a file are better read once for
         # all open nodes than once for each.
-        forced = ForcedSplits(*params.forced_splits, shard, worker.comm) if params.forced_splits else None
+        forced = ForcedSplits(params.forced_splits[0], shard, worker.comm) if params.forced_splits else None
         if worker.comm.size == 1 and not (votes_by_sample or is_mapped(shard.data.bins) or forced):
             self.grower = Grower(
                 self.data, layout, shard.n_rows, params.num_leaves, self.n_sampled, worker.team, self.constraints

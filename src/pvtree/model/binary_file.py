@@ -218,13 +218,14 @@ def _linear(n_terms: list[Any] | None, n_nodes: list[int], data: np.ndarray) -> 
         refuse("the size of a tree is out of range")
     terms = [max(n, 0) for n in n_terms]
     nodes = [n if of_terms >= 0 else 0 for n, of_terms in zip(n_nodes, n_terms, strict=True)]
-    at, arrays = 0, {}
+    at = 0
+    arrays: dict[str, list[np.ndarray]] = {}
     for name, dtype in LINEAR_DTYPES.items():
         stored, sizes = np.dtype(dtype).newbyteorder("<"), nodes if name in ("const", "n_terms") else terms
         n_bytes = stored.itemsize * sum(sizes)
         if at + n_bytes > len(data):
             refuse("it is truncated")
-        array = np.array(data[at : at + n_bytes].view(stored), dtype)  # copied: they are checked once
+        array: np.ndarray = np.array(data[at : at + n_bytes].view(stored), dtype)  # copied: they are checked once
         arrays[name] = np.split(array, np.cumsum(sizes)[:-1])
         at += n_bytes + -n_bytes % _ALIGNMENT
     if at != len(data):
@@ -248,6 +249,8 @@ def _arrays(data: np.ndarray, n_nodes: int, n_sets: int, n_values: int) -> tuple
         array = data[at : at + n_bytes].view(stored).reshape(shape)
         arrays[name] = np.array(array, dtype) if name in _INDICES else array.astype(dtype, copy=False)
         at += n_bytes + -n_bytes % _ALIGNMENT
+    if at > len(data):
+        refuse("it is truncated")
     return arrays, data[at:]
 
 

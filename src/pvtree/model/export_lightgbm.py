@@ -10,6 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -109,7 +110,7 @@ def _missing_left(tree: Tree, compared: frozenset[int]) -> Tree:
 
 def _leaf(n_values: int) -> Tree:
     """A tree that adds nothing, for a model without trees: LightGBM requires at least one."""
-    none: dict[str, np.ndarray] = {
+    none: dict[str, Any] = {
         name: np.zeros(1) for name in ("threshold", "left_child", "default_left", "gain", "count", "weight")
     }
     sets = np.empty((0, 4))

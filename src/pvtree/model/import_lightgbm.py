@@ -16,10 +16,11 @@ import numpy as np
 
 from pvtree.comm.user_warnings import warn_user
 from pvtree.model.export_lightgbm import CATEGORICAL, DEFAULT_LEFT, MISSING_NAN, MISSING_ZERO, WORD_BITS
+from pvtree.model.labels import Scalar
 from pvtree.model.lightgbm_columns import CONSTANT, columns_of_tables
 from pvtree.model.lightgbm_fields import count, counts, floats, ints, read_fields, tree_fields
 from pvtree.model.linear_leaves import LinearLeaves
-from pvtree.model.model import Model, Scalar
+from pvtree.model.model import Model
 from pvtree.model.text_format import TextFormat, check_linear, check_outputs, check_shape, refuse
 from pvtree.model.tree import Tree
 from pvtree.reading.tables import is_unicode

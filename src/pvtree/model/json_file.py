@@ -10,8 +10,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from pvtree.model.labels import Scalar
 from pvtree.model.linear_leaves import LINEAR_DTYPES, LinearLeaves
-from pvtree.model.model import Model, Scalar
+from pvtree.model.model import Model
 from pvtree.model.text_format import (
     TextFormat,
     check_linear,

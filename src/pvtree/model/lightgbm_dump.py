@@ -103,7 +103,7 @@ def _codes(columns: dict[str, list[str]], which: int) -> str:
 
 
 def _leaf(columns: dict[str, list[str]], number: int) -> dict[str, Any]:
-    leaf = {
+    leaf: dict[str, Any] = {
         "leaf_index": number,
         "leaf_value": float(columns["leaf_value"][number]),
         "leaf_weight": float(columns["leaf_weight"][number]),

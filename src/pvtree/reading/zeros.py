@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import overload
 
 import numpy as np
 
@@ -11,6 +12,12 @@ from pvtree.reading.sparse_rows import SparseRows
 NEARLY_ZERO = float(np.float32(1e-35))  # LightGBM takes what is not larger for 0
 
 
+@overload
+def zeros_as_missing(X: np.ndarray, except_for: Collection[int] = ()) -> np.ndarray: ...
+@overload
+def zeros_as_missing(X: SparseRows, except_for: Collection[int] = ()) -> SparseRows: ...
+@overload
+def zeros_as_missing(X: np.ndarray | SparseRows, except_for: Collection[int] = ()) -> np.ndarray | SparseRows: ...
 def zeros_as_missing(X: np.ndarray | SparseRows, except_for: Collection[int] = ()) -> np.ndarray | SparseRows:
     """A copy of rows of floats with NaN in place of 0, but not in the columns ``except_for``."""
     if isinstance(X, SparseRows):

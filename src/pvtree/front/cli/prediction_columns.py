@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from pvtree.errors import InvalidParameterError
-from pvtree.model.model import Model, Scalar
+from pvtree.model.labels import Scalar
+from pvtree.model.model import Model
 from pvtree.model.prediction_kinds import most_probable
 from pvtree.model.tree_text import NUMBERED
 

@@ -301,10 +301,10 @@ class Fitting(Estimator):
         from pvtree.reading.training_rows import open_rows, read_rows
 
         opened = open_rows(self._with_queries(given, comm), comm, self._drops_weightless)
-        known, sizes = getattr(self, "_known_classes", None), ()  # train knows them from num_class
+        known = getattr(self, "_known_classes", None)  # train knows them from num_class
         if start is not None and start.classes is not None:
-            known, sizes = start.classes, start.target_sizes
-        opened, target = find_target(self._target_kind, opened, known, sizes, comm)
+            known = start.classes
+        opened, target = find_target(self._target_kind, opened, known, start.target_sizes if start else (), comm)
         known_columns = None
         if start is not None:
             has_names = inputs.column_names(opened.X) is not None
@@ -368,10 +368,10 @@ class Fitting(Estimator):
 
     def _keep_classes(self, classes: Any) -> None:
         """``classes`` are those of y, or a tuple of those of its columns; None if y holds no classes."""
-        if isinstance(classes, tuple):
-            self.classes_, self.n_classes_ = list(classes), [len(each) for each in classes]
-        elif classes is not None:
-            self.classes_, self.n_classes_ = classes, len(classes)
+        many = isinstance(classes, tuple)
+        if classes is not None:
+            self.classes_ = list(classes) if many else classes
+            self.n_classes_: Any = [len(each) for each in classes] if many else len(classes)
 
     def _keep(self, result: TrainResult, callbacks: list[Any]) -> None:
         """Set all fitted attributes at once, so that a fit which fails leaves the estimator as it was."""
