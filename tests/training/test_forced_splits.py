@@ -61,6 +61,7 @@ def test_trees_begin_with_them(tmp_path):
         assert [found[path] for path in ("", "l", "r", "lr")] == [(2, 0.123), (1, -0.4), (2, 0.8), (1, 0.4)]
         assert tree.n_leaves == 8
         left = np.isnan(X[:, 2]) | (X[:, 2] <= 0.123)  # missing values go left
+        assert tree.default_left[0] == 1
         assert tree.count[tree.left_child[0]] == left.sum()
         for node in np.flatnonzero(tree.feature >= 0):
             np.testing.assert_allclose(tree.gain[node], gain_of(tree, node, 2.0), rtol=1e-6, atol=1e-9)

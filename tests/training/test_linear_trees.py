@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,8 @@ from scipy.sparse import csr_array
 
 import pvtree
 from pvtree import GBDTClassifier, GBDTRegressor
+from pvtree.binning.raw_rows import RawRows
+from pvtree.comm import local
 from pvtree.errors import InvalidParameterError, ModelFileError
 from pvtree.growing.sampling import subsample_rows
 from pvtree.kernels.team import Team
@@ -137,7 +140,7 @@ def test_training_and_prediction_add_the_same(tmp_path):
 def test_columns_that_tell_the_same():
     rng = np.random.default_rng(0)
     x = rng.normal(size=400)
-    X = np.column_stack([x, 2 * x + 1, np.where(x > 0, 5.0, 1e9)])
+    X = np.column_stack([x, x + 1e-9 * rng.normal(size=400), np.where(x > 0, 5.0, 1e9)])
     model = GBDTRegressor(**LINEAR | {"linear_lambda": 0.0, "n_estimators": 20, "colsample_bynode": 0.5})
     model.fit(X, np.sin(2 * x))
     assert np.mean((model.predict(X) - np.sin(2 * x)) ** 2) < 0.03
@@ -199,6 +202,39 @@ def test_files_that_lie(field, change, reason):
     linear[field] = change(linear[field])
     with pytest.raises(ModelFileError, match=reason):
         Model.from_json(sealed(payload))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"feature": lambda its: np.full_like(its, 4)}, "a number in the linear features is out of range"),
+        ({"feature": lambda its: np.full_like(its, -1)}, "a number in the linear features is out of range"),
+        ({"coef": lambda its: its * np.inf}, "a number of a linear function is not finite"),
+        ({"n_terms": lambda its: its[::-1]}, "the linear functions do not match the leaves"),
+        ({"n_terms": lambda its: its - 1}, "the linear functions do not match the leaves"),
+        ({"const": lambda its: its[:-1]}, "truncated|longer|match"),
+    ],
+)
+def test_binary_files_that_lie(change, reason, tmp_path):
+    X, y = make_rows()
+    model = GBDTRegressor(**LINEAR).fit(X, y).model_
+    tree = model.trees[1]
+    linear = replace(tree.linear, **{name: how(getattr(tree.linear, name)) for name, how in change.items()})
+    replace(model, trees=(replace(tree, linear=linear),)).save(tmp_path / "model.pvtree")
+    with pytest.raises(ModelFileError, match=reason):
+        Model.load(tmp_path / "model.pvtree")
+
+
+def test_rows_of_workers_in_any_order():
+    numbers = [np.array([3, 0]), np.array([1, 2])]
+
+    def work(comm):
+        raw = RawRows(np.empty((2, 1)), numbers)
+        own = raw.own(np.arange(4.0), comm.rank)
+        assert own.tolist() == numbers[comm.rank].tolist()
+        return raw.of_shard(own, comm).tolist()
+
+    assert local.run(work, 2) == [[0.0, 1.0, 2.0, 3.0]] * 2
 
 
 def test_what_is_refused(tmp_path):

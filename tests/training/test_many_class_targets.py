@@ -36,6 +36,9 @@ def test_the_tree_is_scikit_learn_s(weighted):
     tree = ours.model_.trees[0]
     np.testing.assert_allclose(tree.weight[0], len(X) if weight is None else weight.sum(), rtol=1e-3)
     np.testing.assert_array_equal(ours.n_classes_, [2, 3])
+    unequal = np.random.default_rng(1).uniform(0.5, 2.0, len(X))  # rounded up as often as down
+    tree = DecisionTreeClassifier(**rules, n_jobs=1).fit(X, Y, unequal).model_.trees[0]
+    np.testing.assert_allclose(tree.weight[0], unequal.sum(), rtol=3e-6)
 
 
 def entropy(Y):

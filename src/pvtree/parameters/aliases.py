@@ -62,6 +62,7 @@ SYNONYMS: dict[str, str] = {
     "data_random_seed": "data_seed",
     "subsample_for_bin": "bin_construct_sample_cnt",
     "extra_trees": "extra_tree",
+    "linear_tree": "linear_trees",
     "forcedsplits_filename": "fs forced_splits_filename forced_splits_file forced_splits",
     "feature_contri": "feature_contrib fc fp feature_penalty",
     "monotone_penalty": "monotone_splits_penalty ms_penalty mc_penalty",
