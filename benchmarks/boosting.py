@@ -1,13 +1,16 @@
 """Kinds of boosting against LightGBM's and XGBoost's: the test error on ten draws of data, with the same parameters.
 
-Usage: python benchmarks/boosting.py [--draws 10] [--first 0] [--rows 2000]
+Usage: python benchmarks/boosting.py [--draws 10] [--first 0] [--rows 2000] [--only linear_tree]
 It prints a table: the mean of both errors and of their difference, with its standard error.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,6 +37,9 @@ CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("`cegb_penalty_feature_coupled`", "LightGBM", {"cegb_penalty_feature_coupled": [50.0] * 6}),
     ("`monotone_penalty`", "LightGBM", {"monotone_constraints": [1, 0, 0, 0, 0, 0], "monotone_penalty": 2.0}),
     ("`max_bin_by_feature`", "LightGBM", {"max_bin_by_feature": [8, 63, 8, 63, 8, 63]}),
+    ("`linear_tree`", "LightGBM", {"linear_tree": True, "linear_lambda": 1.0}),
+    ("`zero_as_missing`", "LightGBM", {"zero_as_missing": True}),
+    ("`forcedsplits_filename`", "LightGBM", {"forcedsplits_filename": None}),
     ("`grow_policy`", "XGBoost", {"max_leaves": 11, "max_depth": 9, "grow_policy": "depthwise"}),
     ("`colsample_bylevel`", "XGBoost", {"colsample_bylevel": 0.5}),
     ("dart, `one_drop`", "XGBoost", {"booster": "dart", "rate_drop": 0.1, "one_drop": True}),
@@ -43,12 +49,24 @@ CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
 )
 
 
+FORCED = {
+    "feature": 1,
+    "threshold": 0.0,
+    "left": {"feature": 1, "threshold": -0.8},
+    "right": {"feature": 1, "threshold": 0.8},
+}
+
+
 def pair(name: str, peer: str, params: dict[str, Any], seed: int) -> tuple[Any, Any]:
     """Our estimator and the peer's."""
     if peer == "LightGBM":
         import lightgbm
 
         given = COMMON | params | {"random_state": seed}
+        if "forcedsplits_filename" in params:
+            path = Path(tempfile.gettempdir()) / "pvtree-forced-splits.json"
+            path.write_text(json.dumps(FORCED))
+            given["forcedsplits_filename"] = str(path)
         return GBDTRegressor(**given), lightgbm.LGBMRegressor(verbosity=-1, **given)
     import xgboost
 
@@ -63,15 +81,20 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=10)
     parser.add_argument("--first", type=int, default=0, help="the number of the first draw")
     parser.add_argument("--rows", type=int, default=2000)
+    parser.add_argument("--only", help="the names of some kinds, separated by commas")
     asked = parser.parse_args()
     print("| kind | peer | pvtree's MSE | peer's | difference | standard errors |")
     print("|---|---|---|---|---|---|")
     for name, peer, params in CASES:
+        if asked.only and name.strip("`") not in asked.only.split(","):
+            continue
         found = []
         for draw in range(asked.first, asked.first + asked.draws):
             rng = np.random.default_rng(draw)
             (X, mean), (X_test, mean_test) = rows(asked.rows, rng), rows(4 * asked.rows, rng)
             y, y_test = normal(mean, rng), normal(mean_test, rng)
+            if "zero_as_missing" in params:  # some numbers must be 0
+                X, X_test = np.where(np.abs(X) < 0.5, 0.0, X), np.where(np.abs(X_test) < 0.5, 0.0, X_test)
             found.append([np.mean((m.fit(X, y).predict(X_test) - y_test) ** 2) for m in pair(name, peer, params, draw)])
         pairs = np.array(found)
         difference = pairs[:, 0] - pairs[:, 1]

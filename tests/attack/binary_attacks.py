@@ -18,7 +18,7 @@ from uses import use_dataset, use_json_model, use_xgboost_model
 from pvtree.model import binary_file, ubjson
 
 DATASETS = ["array", "frame", "sparse"]
-MODELS = ["multiclass", "forest", "categories"]
+MODELS = ["multiclass", "forest", "categories", "linear"]
 START = 64  # bytes of a model's file before its head, and to whose multiples its parts are padded
 HEAD = 25  # bytes of a Dataset's file before its header: a line and the header's length
 

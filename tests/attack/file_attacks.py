@@ -240,7 +240,7 @@ KINDS: dict[str, Callable[[Case], None]] = {
     **{f"json-{name}": functools.partial(json_model, name=name) for name in samples.MODELS},
     **{
         f"exported-{name}": functools.partial(lightgbm_model, text=functools.partial(samples.our_lightgbm, name))
-        for name in ("binary", "multiclass", "class-forest", "categories")
+        for name in ("binary", "multiclass", "class-forest", "categories", "linear")
     },
     **{
         f"lightgbm-{name}": functools.partial(lightgbm_model, text=functools.partial(samples.their_lightgbm, name))

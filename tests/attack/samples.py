@@ -66,12 +66,18 @@ def estimator(name: str) -> Any:
         "forest": lambda: pvtree.RandomForestRegressor(**trees).fit(X, y),
         "class-forest": lambda: pvtree.RandomForestClassifier(**trees).fit(X, level()),
         "categories": lambda: pvtree.GBDTClassifier(**few).fit(frame(), two),
+        "linear": lambda: pvtree.GBDTRegressor(linear_tree=True, **few).fit(X, y),
+        "zeros": lambda: pvtree.GBDTRegressor(zero_as_missing=True, **few).fit(X, y),
+        "two-columns": lambda: pvtree.RandomForestClassifier(**trees).fit(X, np.column_stack([level(), two])),
         "monotone": lambda: pvtree.GBDTRegressor(monotone_constraints=[1, -1, 0, 0, 0], **few).fit(X, y),
     }
     return made[name]()
 
 
-MODELS = ["binary", "multiclass", "ranking", "regression", "forest", "class-forest", "categories", "monotone"]
+MODELS = [
+    "binary", "multiclass", "ranking", "regression", "forest", "class-forest", "categories", "monotone", "linear",
+    "zeros", "two-columns",
+]  # fmt: skip
 
 
 @cache

@@ -113,7 +113,7 @@ def test_names_that_mean_nothing_are_told_and_kept():
     [
         ({"num_leafs": 3}, "did you mean num_leaves"),
         ({"bagging_fractoin": 0.5}, "did you mean bagging_fraction"),
-        ({"forcedsplits_filename": "splits.json"}, "is not supported"),
+        ({"cegb_penalty_feature_lazy": [1.0]}, "is not supported"),
         ({"device_type": "cuda"}, "is not supported"),
     ],
 )

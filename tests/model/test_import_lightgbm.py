@@ -53,6 +53,7 @@ TRAININGS = {
     "one against others": ("custom", lambda: train(LEVEL, objective="multiclassova", num_class=3)),
     "no missing values": ("regression", lambda: train(SCORE, np.nan_to_num(X), objective="regression")),
     "NaN is 0": ("regression", lambda: train(SCORE, objective="regression", use_missing=False)),
+    "0 is missing": ("regression", lambda: train(SCORE, objective="regression", zero_as_missing=True)),
     "forest": ("binary", lambda: train(SCORE > 0, objective="binary", **RF)),
     "class forest": ("multiclass", lambda: train(LEVEL, objective="multiclass", num_class=3, **RF)),
     "dart": ("regression", lambda: train(SCORE, objective="regression", boosting="dart", drop_rate=0.5)),
@@ -78,10 +79,16 @@ def test_lightgbm_s_own_models_predict_the_same(name, tmp_path):
         np.testing.assert_array_equal(model.predict_raw(matrix), expected)
 
 
-def test_zero_as_missing_is_read_where_zeros_stay_with_their_neighbours(tmp_path):
+def test_zeros_that_are_missing_at_some_splits_only(tmp_path):
     its = train(SCORE, data={"categorical_feature": []}, objective="regression", zero_as_missing=True)
-    with pytest.raises(ModelFileError, match=r"separates zeros .*; train with zero_as_missing=false\.$"):
-        read(its.model_to_string(), tmp_path)
+    before, line, after = its.model_to_string().partition("\ndecision_type=")
+    first, _, rest = after.partition("\n")
+    mixed = " ".join({"4": "8", "6": "10"}.get(kind, kind) for kind in first.split())
+    with pytest.raises(ModelFileError, match=r"missing at some splits .*; train with one value of zero_as_missing\.$"):
+        read(f"{before}{line}{mixed}\n{rest}", tmp_path)
+
+
+def test_zero_as_missing_is_read_where_zeros_stay_with_their_neighbours(tmp_path):
     # No zeros here, and missing ones left of all: with thresholds above 0 that is where 0 belongs.
     rows = np.abs(np.nan_to_num(X)) + 1
     rows[::7] = 0.0
@@ -89,6 +96,7 @@ def test_zero_as_missing_is_read_where_zeros_stay_with_their_neighbours(tmp_path
     text = its.model_to_string()
     assert "decision_type=6" in text or "decision_type=4" in text  # zero is missing, default left or right
     model = read(text, tmp_path)
+    assert not model.zero_as_missing
     rows[::5] = np.nan
     np.testing.assert_array_equal(model.predict_raw(rows)[:, 0], its.predict(rows))
 
@@ -169,7 +177,6 @@ def test_objectives_read_back(tmp_path):
 
 
 REFUSED = {
-    "linear": (dict(objective="regression", linear_tree=True), r"its trees are linear\); train with linear_tree=false"),
     "sigmoid": (dict(objective="binary", sigmoid=2.0), r"its sigmoid is not 1\); train with sigmoid=1"),
     "sqrt": (dict(objective="regression", reg_sqrt=True), r"square roots of the target\); train with reg_sqrt=false"),
 }

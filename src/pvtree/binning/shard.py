@@ -13,6 +13,7 @@ import numpy as np
 from pvtree.binning.bin_rules import BinRules
 from pvtree.binning.binned_rows import BinnedRows
 from pvtree.binning.coarsening import coarsen, missing_as_zero
+from pvtree.binning.raw_rows import RawRows
 from pvtree.binning.thresholds import Thresholds, bin_rows, choose_own_bins, choose_shared_bins
 from pvtree.comm.partition import column_bounds, query_bounds, row_bounds
 from pvtree.errors import InvalidDataError
@@ -39,6 +40,7 @@ class Shard:
     ids: RowIds
     first_feature: int  # of the worker's own features; 0 unless columns are spread over the workers
     init_score: np.ndarray | None = None  # float64 (n_rows, n_outputs): where the rows' scores start
+    raw: RawRows | None = None  # the rows as numbers, for linear trees
 
     @property
     def n_rows(self) -> int:
@@ -70,7 +72,7 @@ def make_shard(
         thresholds = choose_shared_bins(rows.X, sample, categorical, rules, team, comm)
     else:
         thresholds = choose_own_bins(rows.X, sample, (first, stop), categorical, rules, team, comm)
-    data = bin_rows(rows.X, thresholds, first, stop, team, params.bins_folder)
+    data = bin_rows(rows.X, thresholds, first, stop, team, params.bins_folder, params.zero_as_missing)
     if not params.use_missing:
         data = missing_as_zero(data, thresholds, first, team)
     if params.tree_learner == "quantized":
@@ -84,6 +86,7 @@ def make_shard(
         ids=ids,
         first_feature=first,
         init_score=rows.init_score,
+        raw=RawRows.of(rows, comm) if params.linear_tree else None,
     )
 
 

@@ -21,6 +21,7 @@ from pvtree.kernels.constants import BLOCK, N_BINS
 from pvtree.kernels.team import LITTLE_WORK, Team
 from pvtree.reading.sources import Matrices, Source, as_source
 from pvtree.reading.sparse_rows import SparseRows
+from pvtree.reading.zeros import zeros_as_missing
 
 if TYPE_CHECKING:
     from pvtree.comm import Communicator
@@ -118,13 +119,16 @@ def choose_shared_bins(
 
 
 def bin_rows(
-    X: np.ndarray | Source, thresholds: Thresholds, first: int, stop: int, team: Team, folder: str | None = None
-) -> BinnedRows:
+    X: np.ndarray | Source, thresholds: Thresholds, first: int, stop: int, team: Team, folder: str | None = None,
+    zero_as_missing: bool = False,
+) -> BinnedRows:  # fmt: skip
     """Bin all rows of the columns ``first`` to ``stop``, part by part; in each part every block is one thread's.
 
     Bins are kept in a file of ``folder``, if given. Those of sparse rows, which are few, always stay in memory.
     """
     source = as_source(X)
+    if zero_as_missing and isinstance(source, SparseRows):
+        source = zeros_as_missing(source, np.flatnonzero(thresholds.is_categorical).tolist())
     n_rows, n_features = source.shape[0], stop - first
     upper, n_bins = thresholds.upper[first:stop], thresholds.n_bins[first:stop]
     is_categorical = thresholds.is_categorical[first:stop]
@@ -132,6 +136,8 @@ def bin_rows(
         return bin_sparse(source, upper, n_bins, is_categorical, first, team)
     if isinstance(source, Matrices) and saves_by_bundles(source, upper, n_bins, is_categorical, first, team):
         rows = SparseRows.of_dense(blocks_of_columns(source, first, stop))
+        if zero_as_missing:
+            rows = zeros_as_missing(rows, np.flatnonzero(is_categorical).tolist())
         return bin_sparse(rows, upper, n_bins, is_categorical, 0, team)
     starts = block_starts(n_features, team.n_threads if n_rows * n_features >= LITTLE_WORK else 1)
     n_blocks = len(starts) - 1
@@ -143,6 +149,9 @@ def bin_rows(
             for block in range(first_block, last_block):
                 own = slice(int(starts[block]), int(starts[block + 1]))
                 matrix, columns = read(np.arange(first + own.start, first + own.stop))
+                if zero_as_missing:
+                    matrix = zeros_as_missing(matrix[:, columns], np.flatnonzero(is_categorical[own]).tolist())
+                    columns = np.arange(len(columns))
                 for at in range(0, len(matrix), ROWS_AT_ONCE):
                     team.check()
                     bin_columns(

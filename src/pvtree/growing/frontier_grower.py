@@ -9,6 +9,7 @@ import numpy as np
 from pvtree.binning.shard import Shard
 from pvtree.comm import Communicator
 from pvtree.growing.constraints import NO_CONSTRAINTS, Constraints
+from pvtree.growing.forced_splits import ForcedSplits
 from pvtree.growing.frontier import Frontier
 from pvtree.growing.layouts import Layout
 from pvtree.growing.tree_memory import POOL_BYTES, GrownTree, Rules
@@ -33,9 +34,9 @@ class FrontierGrower:
 
     def __init__(
         self, shard: Shard, layout: Layout, max_leaves: int, n_sampled: int, team: Team, comm: Communicator,
-        strategy: Strategy, constraints: Constraints = NO_CONSTRAINTS,
+        strategy: Strategy, constraints: Constraints = NO_CONSTRAINTS, forced: ForcedSplits | None = None,
     ) -> None:  # fmt: skip
-        self.strategy = strategy
+        self.strategy, self.forced = strategy, forced
         self.usual_gain = -np.inf  # the least gain of the last tree's splits, if its leaf budget was used up
         n_workers = comm.size
         most_leaves = min(max_leaves, shard.ids.n_all)  # each has a row
@@ -54,9 +55,11 @@ class FrontierGrower:
         frontier, strategy = self.frontier, self.strategy
         frontier.begin(n_rows, root_sums, rules, tree_features)
         strategy.begin_tree(frontier)
+        if self.forced is not None:
+            self.forced.begin()
         evaluated = frontier.row_node
         if frontier.is_open.any():
-            strategy.find_splits(frontier)
+            self._find_splits()
         parents, is_end = self._next_to_split()
         while not is_end:
             self._split(parents)
@@ -68,7 +71,13 @@ class FrontierGrower:
         self.usual_gain = frontier.least_gain_split()
         tree, is_split = frontier.finish()
         strategy.finish_tree(frontier, is_split)
-        return tree
+        return tree if self.forced is None else self.forced.with_real_gains(tree, rules)
+
+    def _find_splits(self) -> None:
+        """The best splits of the frontier's open nodes, or those that they must have."""
+        self.strategy.find_splits(self.frontier)
+        if self.forced is not None:
+            self.forced.put(self.frontier)
 
     def _next_to_split(self) -> tuple[np.ndarray, bool]:
         """The nodes to split now, once the strategy is sure of their splits, and whether they are the last."""
@@ -89,6 +98,8 @@ class FrontierGrower:
         self.frontier.make_children(parents)
         self.strategy.mark_sides(self.frontier, parents)
         self.frontier.move_rows(parents)
+        if self.forced is not None:
+            self.forced.follow(self.frontier, parents)
 
     def _evaluate_children(self, parents: np.ndarray) -> np.ndarray:
         """Find the splits of all open children; returns the nodes evaluated."""
@@ -99,6 +110,6 @@ class FrontierGrower:
         evaluated = [np.empty(0, np.int64)]
         for first in range(0, len(worth_it), self.most_pairs):
             frontier.look_at_children(worth_it[first : first + self.most_pairs])
-            self.strategy.find_splits(frontier)
+            self._find_splits()
             evaluated.append(frontier.row_node)
         return np.concatenate(evaluated)

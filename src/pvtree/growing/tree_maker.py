@@ -12,6 +12,7 @@ from pvtree.binning.shard import Shard
 from pvtree.binning.thresholds import Thresholds
 from pvtree.comm.worker import Worker
 from pvtree.growing.constraints import Constraints
+from pvtree.growing.forced_splits import ForcedSplits
 from pvtree.growing.frontier_grower import FrontierGrower
 from pvtree.growing.grower import Grower
 from pvtree.growing.layouts import MAX_COPIES, Layout, class_layout, gradient_layout
@@ -49,14 +50,15 @@ class TreeMaker:
         votes_by_sample = strategy.n_ballot_rows(self.n_sampled or shard.n_all_features, shard.ids.n_all) > 0
         # On one worker all strategies find what the sequential algorithm finds. Bins in a file are better read once for
         # all open nodes than once for each.
-        if worker.comm.size == 1 and not votes_by_sample and not is_mapped(shard.data.bins):
+        forced = ForcedSplits(params.forced_splits[0], shard, worker.comm) if params.forced_splits else None
+        if worker.comm.size == 1 and not (votes_by_sample or is_mapped(shard.data.bins) or forced):
             self.grower = Grower(
                 self.data, layout, shard.n_rows, params.num_leaves, self.n_sampled, worker.team, self.constraints
             )
         else:
             self.grower = FrontierGrower(
                 shard, layout, params.num_leaves, self.n_sampled, worker.team, worker.comm, self.strategy,
-                self.constraints,
+                self.constraints, forced,
             )  # fmt: skip
         self.memory = self.grower.memory
 
@@ -193,8 +195,8 @@ class GradientTreeMaker(TreeMaker):
         largest_grad, largest_hess = self._largest(
             [grad if n_rows else grad[:0], hess if n_rows and is_real else hess[:0]], row_ids
         )
-        grad_scale = _step(largest_grad, params.bootstrap, layout.limit[-1])
-        hess_scale = _step(largest_hess, params.bootstrap, layout.limit[0]) if is_real else 1.0
+        grad_scale = step_of(largest_grad, params.bootstrap, layout.limit[-1])
+        hess_scale = step_of(largest_hess, params.bootstrap, layout.limit[0]) if is_real else 1.0
         has_field = self.hessian != "constant"
         inverse_scale = np.array([1.0 / hess_scale, 1.0 / grad_scale])
         field_shift = np.array([layout.shift[0] if has_field else -1, layout.shift[-1]])
@@ -264,6 +266,8 @@ class GradientTreeMaker(TreeMaker):
 class ClassTreeMaker(TreeMaker):
     """Trees by information gain on class counts; leaves return class frequencies."""
 
+    noise_share = 0.0  # gains up to this share of the root's largest term come from rounding alone
+
     def __init__(self, shard: Shard, weights: str, params: Params, worker: Worker, strategy: Strategy) -> None:
         super().__init__(shard, class_layout(params.n_classes, weights), params, worker, strategy)
         self.weights = weights
@@ -283,7 +287,7 @@ class ClassTreeMaker(TreeMaker):
         scale = 1.0
         if self.weights == "real":
             (largest,) = self._largest([weight if n_rows else weight[:0]], row_ids)
-            scale = _step(largest, params.bootstrap, layout.limit[0])
+            scale = step_of(largest, params.bootstrap, layout.limit[0])
         key = tree_key(params, number)
 
         def pack(start: int, stop: int, shift: int) -> None:
@@ -297,7 +301,7 @@ class ClassTreeMaker(TreeMaker):
         total = sums[layout.n_planes :].sum()
         grown = self._grow(
             n_rows, number, sums, criterion=ENTROPY, hess_field=0, grad_scale=1.0, hess_scale=scale,
-            gain_scale=1.0 / (float(total) * np.log(2.0)), noise=0.0,
+            gain_scale=1.0 / (float(total) * np.log(2.0)), noise=self.noise_share * float(total) * np.log(float(total)),
         )  # fmt: skip
         counts = grown.sums[:, layout.n_planes :]
         weight_sum = counts.sum(axis=1)
@@ -337,7 +341,7 @@ def thresholds_and_sets(
     return np.where(is_categorical, 0.0, threshold), np.where(is_categorical, np.cumsum(is_categorical) - 1, -1)
 
 
-def _step(largest: float, has_copies: bool, limit: int) -> float:
+def step_of(largest: float, has_copies: bool, limit: int) -> float:
     """The real number that one integer step stands for: the largest value just fits its field."""
     if has_copies:
         largest *= MAX_COPIES  # not the most that were drawn, which no worker knows alone

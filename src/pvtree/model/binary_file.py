@@ -18,8 +18,9 @@ import numpy as np
 from pvtree.errors import ModelFileError
 from pvtree.model.atomic_file import replacing
 from pvtree.model.json_file import canonical, check_fields, head_of, model_of, parse_json
+from pvtree.model.linear_leaves import LINEAR_DTYPES, LinearLeaves
 from pvtree.model.model import Model
-from pvtree.model.text_format import Refused, cannot_write, check_shape, refuse
+from pvtree.model.text_format import Refused, cannot_write, check_linear, check_shape, refuse
 from pvtree.model.tree import TREE_DTYPES, Tree
 from pvtree.reading.tables import MAX_UNNAMED, is_unicode
 
@@ -65,11 +66,18 @@ def _pieces(model: Model) -> list[Any]:
         "n_sets": n_sets,
         "n_values": model.trees[0].n_values if model.trees else 1,
     }
+    linear = [tree.linear for tree in model.trees]
+    if any(each is not None for each in linear):
+        trees["n_terms"] = [-1 if each is None else len(each.coef) for each in linear]  # -1: no linear leaves
     head = canonical({"model": head_of(model), "trees": trees}).encode("ascii")
     pieces: list[Any] = [head, bytes(-len(head) % _ALIGNMENT)]
     for name, dtype in _stored(sum(n_sets)).items():
         arrays = [getattr(tree, name).astype(np.dtype(dtype).newbyteorder("<"), copy=False) for tree in model.trees]
         pieces += [memoryview(array.reshape(-1)).cast("B") for array in arrays if array.size]
+        pieces.append(bytes(-sum(array.nbytes for array in arrays) % _ALIGNMENT))
+    for name, dtype in LINEAR_DTYPES.items() if "n_terms" in trees else ():
+        arrays = [getattr(each, name).astype(np.dtype(dtype).newbyteorder("<")) for each in linear if each is not None]
+        pieces += [memoryview(array).cast("B") for array in arrays if array.size]
         pieces.append(bytes(-sum(array.nbytes for array in arrays) % _ALIGNMENT))
     return [_START.pack(MAGIC, VERSION, len(head), _checksum(pieces)), *pieces]
 
@@ -170,7 +178,8 @@ def _parse(data: np.ndarray) -> Model:
 
 
 def _trees(head: dict[str, Any], data: np.ndarray, n_features: int, n_outputs: int) -> list[Tree]:
-    check_fields(head, {"n_nodes": list, "n_sets": list, "n_values": int})
+    kinds: dict[str, Any] = {"n_nodes": list, "n_sets": list, "n_values": int}
+    check_fields(head, kinds | ({"n_terms": list} if "n_terms" in head else {}))
     n_nodes, n_sets, n_values = head["n_nodes"], head["n_sets"], head["n_values"]
     for sizes, least in ((n_nodes, 1), (n_sets, 0)):
         if len(sizes) != len(n_nodes) or not set(map(type, sizes)) <= {int}:
@@ -179,7 +188,8 @@ def _trees(head: dict[str, Any], data: np.ndarray, n_features: int, n_outputs: i
             refuse("the size of a tree is out of range")
     if n_values not in (1, n_outputs):
         refuse("the trees' values do not match the outputs")
-    whole = _arrays(data, sum(n_nodes), sum(n_sets), n_values)
+    whole, rest = _arrays(data, sum(n_nodes), sum(n_sets), n_values)
+    linear = _linear(head.get("n_terms"), n_nodes, rest)
     _check_ranges(whole, n_features)
     no_sets = np.full(0 if sum(n_sets) else max(n_nodes, default=0), -1, np.int32), np.empty((0, 4), np.uint64)
     node_ends, set_ends = np.cumsum([0, *n_nodes]).tolist(), np.cumsum([0, *n_sets]).tolist()
@@ -189,14 +199,45 @@ def _trees(head: dict[str, Any], data: np.ndarray, n_features: int, n_outputs: i
         own = {name: array[sets if name == "cat_sets" else nodes] for name, array in whole.items()}
         if not sum(n_sets):
             own |= {"cat_set": no_sets[0][: n_nodes[number]], "cat_sets": no_sets[1]}
-        tree = Tree(**own)
+        tree = Tree(**own, linear=linear[number])
         _check_tree(tree)
+        check_linear(tree, n_features)
         trees.append(tree)
     return trees
 
 
-def _arrays(data: np.ndarray, n_nodes: int, n_sets: int, n_values: int) -> dict[str, np.ndarray]:
-    """The arrays of all trees together: indices in memory, numbers where the file is mapped."""
+def _linear(n_terms: list[Any] | None, n_nodes: list[int], data: np.ndarray) -> list[LinearLeaves | None]:
+    """The linear leaves of each tree, from what follows the other arrays."""
+    if n_terms is None:
+        if len(data):
+            refuse("it is longer than its trees")
+        return [None] * len(n_nodes)
+    if len(n_terms) != len(n_nodes) or set(map(type, n_terms)) != {int}:
+        refuse("the sizes of the trees have a wrong length or type")
+    if not (min(n_terms) >= -1 and sum(n_terms) <= _MOST):
+        refuse("the size of a tree is out of range")
+    terms = [max(n, 0) for n in n_terms]
+    nodes = [n if of_terms >= 0 else 0 for n, of_terms in zip(n_nodes, n_terms, strict=True)]
+    at = 0
+    arrays: dict[str, list[np.ndarray]] = {}
+    for name, dtype in LINEAR_DTYPES.items():
+        stored, sizes = np.dtype(dtype).newbyteorder("<"), nodes if name in ("const", "n_terms") else terms
+        n_bytes = stored.itemsize * sum(sizes)
+        if at + n_bytes > len(data):
+            refuse("it is truncated")
+        array: np.ndarray = np.array(data[at : at + n_bytes].view(stored), dtype)  # copied: they are checked once
+        arrays[name] = np.split(array, np.cumsum(sizes)[:-1])
+        at += n_bytes + -n_bytes % _ALIGNMENT
+    if at != len(data):
+        refuse("it is longer than its trees")
+    return [
+        None if n < 0 else LinearLeaves(**{name: parts[tree] for name, parts in arrays.items()})
+        for tree, n in enumerate(n_terms)
+    ]
+
+
+def _arrays(data: np.ndarray, n_nodes: int, n_sets: int, n_values: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """The arrays of all trees together: indices in memory, numbers where the file is mapped; and what follows them."""
     arrays: dict[str, np.ndarray] = {}
     at = 0
     for name, dtype in _stored(n_sets).items():
@@ -208,9 +249,9 @@ def _arrays(data: np.ndarray, n_nodes: int, n_sets: int, n_values: int) -> dict[
         array = data[at : at + n_bytes].view(stored).reshape(shape)
         arrays[name] = np.array(array, dtype) if name in _INDICES else array.astype(dtype, copy=False)
         at += n_bytes + -n_bytes % _ALIGNMENT
-    if at != len(data):
-        refuse("it is longer than its trees")
-    return arrays
+    if at > len(data):
+        refuse("it is truncated")
+    return arrays, data[at:]
 
 
 # Checking: a hostile author can compute a checksum too.

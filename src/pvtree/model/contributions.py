@@ -11,6 +11,7 @@ import numpy as np
 
 from pvtree.kernels.predict import contributions as kernels
 from pvtree.kernels.team import Team
+from pvtree.model.linear_leaves import refuse_linear
 from pvtree.model.predictor import Rows
 from pvtree.reading.sparse_rows import SparseRows
 
@@ -29,6 +30,7 @@ Put = Callable[[slice, np.ndarray], None]
 
 def contributions(model: Model, X: Rows, first: int, end: int, n_threads: int, base: np.ndarray) -> Any:
     """``Model.predict_contrib`` of trees first..end on top of the scores ``base``; X has the model's columns."""
+    refuse_linear(model, "pred_contrib")
     n_averaged = max(1, (end - first) // model.trees_per_iteration) if model.ensemble == "forest" else 1
     prepared = model._explainer if end > first else None
     expected = base if prepared is None else prepared.expected(first, end) / n_averaged + base

@@ -10,6 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,8 @@ from pvtree.parameters.loss_table import losses_of
 from pvtree.reading.tables import lightgbm_name
 
 # Bits of decision_type.
-CATEGORICAL, DEFAULT_LEFT, MISSING_NAN = 1, 2, 8
+CATEGORICAL, DEFAULT_LEFT = 1, 2
+MISSING_NONE, MISSING_ZERO, MISSING_NAN = 0, 1, 2  # bits 2 and 3
 WORD_BITS = 32  # bits of a word of a set of categories in the file
 INT_MAX = 2**31 - 1  # LightGBM keeps counts in 32 bits
 _ALL_BINS = np.full(4, 2**64 - 1, np.uint64)
@@ -46,10 +48,12 @@ def write(model: Model, path: str | os.PathLike[str], average_output: bool = Tru
 
 def dump(model: Model, average_output: bool = True) -> str:
     """The whole text; without ``average_output`` a forest is written as a sum of divided values."""
-    compared = model.ordered_categories()
+    compared = frozenset() if model.zero_as_missing else model.ordered_categories()
+    missing = MISSING_ZERO if model.zero_as_missing else MISSING_NAN
     plain = ((_missing_left(tree, compared), value) for tree, value in _plain(model, divided=not average_output))
     bins = _category_bins(model)
-    trees = [f"Tree={number}\n{_tree_text(tree, value, bins)}\n\n" for number, (tree, value) in enumerate(plain)]
+    texts = (_tree_text(tree, value, bins, missing) for tree, value in plain)
+    trees = [f"Tree={number}\n{text}\n\n" for number, text in enumerate(texts)]
     objective = OBJECTIVES.get(model.objective, "custom" if model.n_outputs == 1 else "custom num_class:{n_outputs}")
     if model.n_outputs > 1 and model.objective in losses_of("value"):
         objective = "custom num_class:{n_outputs}"  # LightGBM knows one target only
@@ -106,7 +110,7 @@ def _missing_left(tree: Tree, compared: frozenset[int]) -> Tree:
 
 def _leaf(n_values: int) -> Tree:
     """A tree that adds nothing, for a model without trees: LightGBM requires at least one."""
-    none: dict[str, np.ndarray] = {
+    none: dict[str, Any] = {
         name: np.zeros(1) for name in ("threshold", "left_child", "default_left", "gain", "count", "weight")
     }
     sets = np.empty((0, 4))
@@ -127,8 +131,11 @@ def _category_bins(model: Model) -> dict[int, np.ndarray]:
     }
 
 
-def _tree_text(tree: Tree, value: np.ndarray, bins: Mapping[int, np.ndarray]) -> str:
-    """The text of one tree. Leaves are numbered in level order, as in ``Model.predict_leaf``, and so are splits."""
+def _tree_text(tree: Tree, value: np.ndarray, bins: Mapping[int, np.ndarray], missing: int) -> str:
+    """The text of one tree. Leaves are numbered in level order, as in ``Model.predict_leaf``, and so are splits.
+
+    ``missing`` says which numbers are missing: NaN, or 0.
+    """
     is_leaf = tree.feature < 0
     inner, leaves = np.flatnonzero(~is_leaf), np.flatnonzero(is_leaf)
     # LightGBM's number of a node: splits from 0 up, leaves from -1 down.
@@ -145,7 +152,7 @@ def _tree_text(tree: Tree, value: np.ndarray, bins: Mapping[int, np.ndarray]) ->
 
     threshold = tree.threshold[inner].copy()
     threshold[is_categorical] = np.arange(len(sets))
-    numeric_type = MISSING_NAN + DEFAULT_LEFT * (tree.default_left[inner] != 0)
+    numeric_type = (missing << 2) + DEFAULT_LEFT * (tree.default_left[inner] != 0)
     count = _counts(tree.count)
     lines = {
         "num_leaves": [leaves.size],
@@ -153,7 +160,7 @@ def _tree_text(tree: Tree, value: np.ndarray, bins: Mapping[int, np.ndarray]) ->
         "split_feature": tree.feature[inner],
         "split_gain": np.nan_to_num(tree.gain[inner]),
         "threshold": threshold,
-        "decision_type": np.where(is_categorical, CATEGORICAL + MISSING_NAN, numeric_type),
+        "decision_type": np.where(is_categorical, CATEGORICAL + (MISSING_NAN << 2), numeric_type),
         "left_child": number[left + swaps],
         "right_child": number[left + ~swaps],
         "leaf_value": value[leaves],
@@ -166,8 +173,25 @@ def _tree_text(tree: Tree, value: np.ndarray, bins: Mapping[int, np.ndarray]) ->
     if len(sets):
         lines["cat_boundaries"] = np.arange(len(sets) + 1) * words.shape[1]
         lines["cat_threshold"] = words.ravel()
-    lines |= {"is_linear": [0], "shrinkage": [1]}
-    return "\n".join(f"{name}={_join(np.asarray(values).tolist())}" for name, values in lines.items()) + "\n"
+    texts = [f"{name}={_join(np.asarray(values).tolist())}" for name, values in lines.items()]
+    return "\n".join([*texts, *_linear_lines(tree, value, leaves), "shrinkage=1"]) + "\n"
+
+
+def _linear_lines(tree: Tree, value: np.ndarray, leaves: np.ndarray) -> list[str]:
+    """The linear functions of the leaves; ``value`` may hold the initial score, which their constants get too."""
+    if tree.linear is None:
+        return ["is_linear=0"]
+    const = tree.linear.const + (value - tree.value[:, 0])
+    const = np.where(tree.linear.n_terms > 0, const, value)
+    terms = [tree.linear.terms(leaf) for leaf in leaves.tolist()]
+    features, coefs = ("  ".join(_join(each.tolist()) for each in part) for part in zip(*terms, strict=True))
+    return [
+        "is_linear=1",
+        f"leaf_const={_join(const[leaves].tolist())}",
+        f"num_features={_join(tree.linear.n_terms[leaves].tolist())}",
+        f"leaf_features={features}",
+        f"leaf_coeff={coefs}",
+    ]
 
 
 def _counts(count: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pvtree.errors import InvalidParameterError
+from pvtree.model.linear_leaves import refuse_linear
 from pvtree.model.model import Model
 from pvtree.model.text_format import write_bytes
 from pvtree.model.tree import Tree
@@ -66,6 +67,11 @@ def dump(model: Model, form: str = "json", attributes: Mapping[str, str] | None 
 def _document(model: Model) -> dict[str, Any]:
     if model.categories or any((tree.cat_set >= 0).any() for tree in model.trees):
         raise InvalidParameterError("export_xgboost does not support categories; export to LightGBM's format instead.")
+    refuse_linear(model, "export_xgboost")
+    if model.zero_as_missing:
+        raise InvalidParameterError(
+            "export_xgboost does not support zero_as_missing; export to LightGBM's format instead."
+        )
     is_forest = model.objective == "classification" or (model.ensemble == "forest" and model.n_outputs > 1)
     if model.objective not in OBJECTIVES or is_forest:
         what = "forests of classes" if is_forest else f"objective={model.objective!r}"

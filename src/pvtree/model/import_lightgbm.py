@@ -15,14 +15,16 @@ from typing import Any
 import numpy as np
 
 from pvtree.comm.user_warnings import warn_user
-from pvtree.model.export_lightgbm import CATEGORICAL, DEFAULT_LEFT, WORD_BITS
+from pvtree.model.export_lightgbm import CATEGORICAL, DEFAULT_LEFT, MISSING_NAN, MISSING_ZERO, WORD_BITS
+from pvtree.model.labels import Scalar
 from pvtree.model.lightgbm_columns import CONSTANT, columns_of_tables
-from pvtree.model.model import Model, Scalar
-from pvtree.model.text_format import TextFormat, check_outputs, check_shape, refuse
+from pvtree.model.lightgbm_fields import count, counts, floats, ints, read_fields, tree_fields
+from pvtree.model.linear_leaves import LinearLeaves
+from pvtree.model.model import Model
+from pvtree.model.text_format import TextFormat, check_linear, check_outputs, check_shape, refuse
 from pvtree.model.tree import Tree
 from pvtree.reading.tables import is_unicode
 
-MISSING_NONE, MISSING_ZERO, MISSING_NAN = 0, 1, 2  # bits 2 and 3 of decision_type
 MAX_CODES = 255  # categories of a feature with a bin of their own
 MAX_CODE = 2**20  # no real file has larger categories; the bit sets, ours and LightGBM's, grow with them
 _LABELS = "pandas_categorical:"  # begins the last line of a file; JSON follows
@@ -49,11 +51,11 @@ def parse_text(text: str, name: str) -> Model:
 
 def _parse(text: str) -> Model:
     head_text, *tree_texts = text.partition("\nend of trees")[0].split("\nTree=")
-    head = _fields(head_text)
+    head = read_fields(head_text)
     if not text.startswith("tree\n") or "\nend of trees" not in text:
         refuse("it is not a complete text model")
-    n_features, n_outputs = _count(head, "max_feature_idx", 0) + 1, _count(head, "num_tree_per_iteration", 1)
-    blocks = [_tree_fields(number, tree_text) for number, tree_text in enumerate(tree_texts)]
+    n_features, n_outputs = count(head, "max_feature_idx", 0) + 1, count(head, "num_tree_per_iteration", 1)
+    blocks = [tree_fields(number, tree_text) for number, tree_text in enumerate(tree_texts)]
     if len(blocks) % n_outputs:
         refuse("the number of trees is not a multiple of the outputs")
     if n_outputs > len(text):  # without trees any number could stand here, and it sizes the initial scores
@@ -63,7 +65,8 @@ def _parse(text: str) -> Model:
         refuse("feature_names or feature_infos does not match the number of features")
     sets = [_category_sets(block, n_features) for block in blocks]
     codes = _codes(sets, infos)
-    trees = [_tree(block, its_sets, codes) for block, its_sets in zip(blocks, sets, strict=True)]
+    zero = any(_separates_zeros(block, its_sets) for block, its_sets in zip(blocks, sets, strict=True))
+    trees = [_tree(block, its_sets, codes, zero, n_features) for block, its_sets in zip(blocks, sets, strict=True)]
     is_forest = "average_output" in head
     objective = _objective(head.get("objective", ""), is_forest, n_outputs)
     check_outputs(objective, n_outputs)
@@ -76,6 +79,7 @@ def _parse(text: str) -> Model:
         init_score=np.zeros(n_outputs),
         feature_names=None if all(name == f"Column_{j}" for j, name in enumerate(names)) else tuple(names),
         categories=_labels(codes, infos, text),
+        zero_as_missing=zero,
     )
 
 
@@ -86,73 +90,6 @@ _FORMAT = TextFormat(
     encoding="utf-8",
     parse=_parse,
 )
-
-# Lines
-
-
-def _fields(text: str) -> dict[str, str]:
-    """Parse ``name=values`` lines; a word alone is a name without values.
-
-    A repeated name is refused: readers differ in which line they believe, so a file could be checked as one model and
-    used as another.
-    """
-    fields: dict[str, str] = {}
-    for line in text.split("\n"):
-        name, _, values = line.partition("=")
-        if name in fields:
-            refuse(f"the line {_shortened(name)} is repeated")
-        if line:
-            fields[name] = values
-    return fields
-
-
-def _tree_fields(number: int, text: str) -> dict[str, str]:
-    """Parse the text after ``Tree=``, which must begin with the tree's number."""
-    given, _, lines = text.partition("\n")
-    if given != str(number):
-        refuse("the trees are not numbered 0, 1, 2, and so on")
-    return _fields(lines)
-
-
-def _shortened(name: str) -> str:
-    return repr(name if len(name) <= 40 else f"{name[:40]}...")
-
-
-def _count(fields: Mapping[str, str], name: str, least: int) -> int:
-    text = fields.get(name, "")
-    # Bounded in length: with leading zeros, int() would have to read a text of any length.
-    if not (text.isdecimal() and text.isascii() and len(text) <= 10 and least <= int(text) < 2**31 - 1):
-        refuse(f"{name} is missing or out of range")
-    return int(text)
-
-
-def _ints(fields: Mapping[str, str], name: str, n: int, low: int, high: int) -> np.ndarray:
-    values = _numbers(fields, name, n, int)
-    if n and not (low <= min(values) and max(values) <= high):
-        refuse(f"a number in {name} is out of range")
-    return np.array(values, np.int64)
-
-
-def _counts(fields: Mapping[str, str], name: str, n: int) -> np.ndarray:
-    return _ints(fields, name, n, 0, 2**31 - 1)
-
-
-def _floats(fields: Mapping[str, str], name: str, n: int) -> np.ndarray:
-    array = np.array(_numbers(fields, name, n, float), np.float64)
-    if np.isnan(array).any():
-        refuse(f"a value in {name} is not a number")
-    return array
-
-
-def _numbers(fields: Mapping[str, str], name: str, n: int, kind: type) -> list[Any]:
-    words = fields.get(name, "").split()
-    try:
-        values = [kind(word) for word in words]
-    except ValueError:
-        refuse(f"a value in {name} is not a number")
-    if len(values) != n:
-        refuse(f"the list {name} has a wrong length")
-    return values
 
 
 def _objective(text: str, is_forest: bool, n_outputs: int) -> str:
@@ -182,20 +119,18 @@ class CategorySets:
 
 
 def _category_sets(block: Mapping[str, str], n_features: int) -> CategorySets:
-    if block.get("is_linear", "0") != "0":
-        refuse("its trees are linear", "train with linear_tree=false")
-    n_splits = _count(block, "num_leaves", 1) - 1
-    n_sets = _count(block, "num_cat", 0)
-    is_categorical = _ints(block, "decision_type", n_splits, -128, 127) & CATEGORICAL != 0
-    feature = _ints(block, "split_feature", n_splits, 0, n_features - 1)
+    n_splits = count(block, "num_leaves", 1) - 1
+    n_sets = count(block, "num_cat", 0)
+    is_categorical = ints(block, "decision_type", n_splits, -128, 127) & CATEGORICAL != 0
+    feature = ints(block, "split_feature", n_splits, 0, n_features - 1)
     if n_sets == 0 and not is_categorical.any():
         return CategorySets(is_categorical, feature, np.full(n_splits, -1), [])
     words = len(block.get("cat_threshold", "").split())
-    bounds = _ints(block, "cat_boundaries", n_sets + 1, 0, words)
-    flags = _ints(block, "cat_threshold", words, 0, 2**WORD_BITS - 1).astype(np.uint32)
+    bounds = ints(block, "cat_boundaries", n_sets + 1, 0, words)
+    flags = ints(block, "cat_threshold", words, 0, 2**WORD_BITS - 1).astype(np.uint32)
     if np.any(np.diff(bounds) < 0) or np.any(np.diff(bounds) * WORD_BITS > MAX_CODE):
         refuse("the sets of categories are malformed")
-    which = np.where(is_categorical, _floats(block, "threshold", n_splits), -1.0)
+    which = np.where(is_categorical, floats(block, "threshold", n_splits), -1.0)
     if np.any(is_categorical & ~((which >= 0) & (which < n_sets) & (which == np.floor(which)))):
         refuse("a split names a set of categories that does not exist")
     # Unpacked once per set, not per split: many splits may name the same large set.
@@ -273,12 +208,14 @@ def _labels(codes: Mapping[int, np.ndarray], infos: list[str], text: str) -> dic
     return dict(sorted(labels.items()))
 
 
-def _tree(block: Mapping[str, str], sets: CategorySets, codes: Mapping[int, np.ndarray]) -> Tree:
-    """One tree, with splits and leaves in level order and siblings side by side."""
-    n_leaves = _count(block, "num_leaves", 1)
+def _tree(
+    block: Mapping[str, str], sets: CategorySets, codes: Mapping[int, np.ndarray], zero: bool, n_features: int
+) -> Tree:
+    """One tree, with splits and leaves in level order and siblings side by side; ``zero`` counts as missing or not."""
+    n_leaves = count(block, "num_leaves", 1)
     n_splits = n_leaves - 1
-    left = _ints(block, "left_child", n_splits, -n_leaves, n_splits - 1)
-    right = _ints(block, "right_child", n_splits, -n_leaves, n_splits - 1)
+    left = ints(block, "left_child", n_splits, -n_leaves, n_splits - 1)
+    right = ints(block, "right_child", n_splits, -n_leaves, n_splits - 1)
     order, left_child = _level_order(left, right)  # LightGBM's numbers: splits from 0 up, leaves from -1 down
     at_split, at_leaf = order >= 0, order < 0
 
@@ -294,8 +231,11 @@ def _tree(block: Mapping[str, str], sets: CategorySets, codes: Mapping[int, np.n
         of_leaves = numbers(block, f"leaf_{name}", n)
         return along(numbers(block, f"internal_{name}", n_splits), of_leaves if n else 0)
 
-    threshold, default_left = _numeric_splits(block, sets, n_splits)
+    threshold, default_left = _numeric_splits(block, sets, zero)
     cat_set = np.where(sets.is_categorical, 0, -1)
+    linear = _linear(block, np.where(at_leaf, ~order, -1), n_leaves, n_features)
+    # Of a linear tree, a leaf without terms returns its constant.
+    is_constant, const = (False, 0.0) if linear is None else (at_leaf & (linear.n_terms == 0), linear.const)
     tree = Tree(
         feature=along(sets.feature, -1),
         threshold=along(threshold, 0.0),
@@ -303,13 +243,36 @@ def _tree(block: Mapping[str, str], sets: CategorySets, codes: Mapping[int, np.n
         default_left=along(default_left, 0),
         cat_set=_numbered(along(cat_set, -1)),
         cat_sets=_bin_sets(order[at_split][sets.is_categorical[order[at_split]]], sets, codes),
-        value=both("value", _floats)[:, None],
-        gain=along(_floats(block, "split_gain", n_splits), -np.inf),
-        count=both("count", _counts),
-        weight=both("weight", _floats),
+        value=np.where(is_constant, const, both("value", floats))[:, None],
+        gain=along(floats(block, "split_gain", n_splits), -np.inf),
+        count=both("count", counts),
+        weight=both("weight", floats),
+        linear=linear,
     )
     check_shape(tree)
+    check_linear(tree, n_features)
     return tree
+
+
+def _linear(block: Mapping[str, str], leaf: np.ndarray, n_leaves: int, n_features: int) -> LinearLeaves | None:
+    """The linear functions of the leaves; ``leaf`` is LightGBM's number of each node's leaf, -1 for a split."""
+    if block.get("is_linear", "0") == "0":
+        return None
+    n_terms = ints(block, "num_features", n_leaves, 0, n_features)
+    n = int(n_terms.sum())
+    if n == 0:  # as in a first tree
+        return None
+    feature, coef = ints(block, "leaf_features", n, 0, n_features - 1), floats(block, "leaf_coeff", n)
+    const = floats(block, "leaf_const", n_leaves)
+    ends = np.cumsum(n_terms)
+    terms = np.concatenate([np.arange(ends[i] - n_terms[i], ends[i]) for i in leaf[leaf >= 0].tolist()])
+    of_leaf = np.maximum(leaf, 0)
+    return LinearLeaves(
+        const=np.where(leaf >= 0, const[of_leaf], 0.0),
+        n_terms=np.where(leaf >= 0, n_terms[of_leaf], 0),
+        feature=feature[terms],
+        coef=coef[terms],
+    )
 
 
 def _level_order(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -327,24 +290,37 @@ def _level_order(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.nd
     return numbers, np.array(left_child, np.int64)
 
 
-def _numeric_splits(block: Mapping[str, str], sets: CategorySets, n_splits: int) -> tuple[np.ndarray, np.ndarray]:
+def _separates_zeros(block: Mapping[str, str], sets: CategorySets) -> bool:
+    """Whether some split sends 0 against its threshold, so that zeros must count as missing."""
+    threshold, default_left, missing = _numeric_fields(block, sets)
+    return bool(np.any(~sets.is_categorical & (missing == MISSING_ZERO) & ((threshold >= 0.0) != default_left)))
+
+
+def _numeric_splits(block: Mapping[str, str], sets: CategorySets, zero: bool) -> tuple[np.ndarray, np.ndarray]:
     """(threshold, default_left) of every split; 0 for categorical ones.
 
-    A split without missing values treats NaN as 0, and so does one that treats 0 as missing: NaN goes where 0 goes. The
-    latter may send 0 against the threshold, which a single comparison cannot express, so such a split is refused.
+    A split without missing values treats NaN as 0, and so does one that treats 0 as missing: NaN goes where 0 goes. If
+    ``zero`` counts as missing in the model, it goes where NaN goes.
     """
-    threshold = np.where(sets.is_categorical, 0.0, _floats(block, "threshold", n_splits))
-    kind = _ints(block, "decision_type", n_splits, -128, 127)
-    default_left = kind & DEFAULT_LEFT != 0
-    missing = (kind >> 2) & 3
+    threshold, default_left, missing = _numeric_fields(block, sets)
     zero_left = threshold >= 0.0
     numeric = ~sets.is_categorical
-    if np.any(numeric & (missing == MISSING_ZERO) & (zero_left != default_left)):
-        refuse("it separates zeros from their neighbours", "train with zero_as_missing=false")
+    if zero and np.any(numeric & (missing == MISSING_NAN) & (zero_left != default_left)):
+        refuse("zeros are missing at some splits and numbers at others", "train with one value of zero_as_missing")
+    keeps = (missing == MISSING_NAN) | (zero & (missing == MISSING_ZERO))
+    default_left = np.where(keeps, default_left, zero_left) & numeric
+    return threshold, default_left.astype(np.int64)
+
+
+def _numeric_fields(block: Mapping[str, str], sets: CategorySets) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(threshold, default_left, which numbers are missing) of every split, as the file has them."""
+    n_splits = len(sets.is_categorical)
+    threshold = np.where(sets.is_categorical, 0.0, floats(block, "threshold", n_splits))
+    kind = ints(block, "decision_type", n_splits, -128, 127)
+    missing = (kind >> 2) & 3
     if np.any(missing > MISSING_NAN):
         refuse("a number in decision_type is out of range")
-    default_left = np.where(missing == MISSING_NAN, default_left, zero_left) & numeric
-    return threshold, default_left.astype(np.int64)
+    return threshold, kind & DEFAULT_LEFT != 0, missing
 
 
 def _numbered(cat_set: np.ndarray) -> np.ndarray:

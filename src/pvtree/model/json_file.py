@@ -10,8 +10,18 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from pvtree.model.model import Model, Scalar
-from pvtree.model.text_format import TextFormat, check_outputs, check_shape, refuse, unique_keys, write_bytes
+from pvtree.model.labels import Scalar
+from pvtree.model.linear_leaves import LINEAR_DTYPES, LinearLeaves
+from pvtree.model.model import Model
+from pvtree.model.text_format import (
+    TextFormat,
+    check_linear,
+    check_outputs,
+    check_shape,
+    refuse,
+    unique_keys,
+    write_bytes,
+)
 from pvtree.model.tree import TREE_DTYPES, Tree
 from pvtree.reading.tables import MAX_UNNAMED, is_unicode
 
@@ -45,6 +55,10 @@ def head_of(model: Model) -> dict[str, Any]:
     }
     if model.n_parallel_trees != 1:  # left out otherwise, so that the text of other models never changes
         payload["n_parallel_trees"] = model.n_parallel_trees
+    if model.zero_as_missing:
+        payload["zero_as_missing"] = 1
+    if model.target_sizes:
+        payload["target_sizes"] = list(model.target_sizes)
     return payload
 
 
@@ -84,6 +98,13 @@ def _tree_payload(tree: Tree) -> dict[str, Any]:
         array = getattr(tree, name)
         payload[name] = _floats(array) if dtype is np.float64 else array.ravel().tolist()
     # 64 hex digits per set, highest bin first: other JSON readers lose digits of integers above 2^53.
+    if tree.linear is not None:
+        payload["linear"] = {
+            "const": _floats(tree.linear.const),
+            "n_terms": tree.linear.n_terms.tolist(),
+            "feature": tree.linear.feature.tolist(),
+            "coef": _floats(tree.linear.coef),
+        }
     payload["cat_sets"] = ["".join(f"{int(word):016x}" for word in row[::-1]) for row in tree.cat_sets]
     return payload
 
@@ -161,7 +182,8 @@ def model_of(payload: dict[str, Any], make_trees: Callable[[int, int], Sequence[
         "objective": str, "ensemble": str, "n_features": int, "n_outputs": int, "init_score": list,
         "feature_names": (list, type(None)), "classes": (list, type(None)), "categories": list,
     }  # fmt: skip
-    kinds |= {"n_parallel_trees": int} if "n_parallel_trees" in payload else {}
+    optional = {"n_parallel_trees": int, "zero_as_missing": int, "target_sizes": list}
+    kinds |= {name: kind for name, kind in optional.items() if name in payload}
     check_fields(payload, kinds)
     if payload["ensemble"] not in ("gbdt", "forest"):
         refuse("the kind of ensemble is unknown")
@@ -185,6 +207,8 @@ def model_of(payload: dict[str, Any], make_trees: Callable[[int, int], Sequence[
     n_parallel = payload.get("n_parallel_trees", 1)
     if "n_parallel_trees" in payload and not (payload["ensemble"] == "gbdt" and 2 <= n_parallel <= _INT32_MAX):
         refuse("the number of parallel trees is out of range")
+    if payload.get("zero_as_missing", 1) != 1:
+        refuse("zero_as_missing is out of range")
     model = Model(
         trees=trees,
         objective=payload["objective"],
@@ -196,14 +220,27 @@ def model_of(payload: dict[str, Any], make_trees: Callable[[int, int], Sequence[
         classes=classes,
         categories=_categories(payload["categories"], n_features),
         n_parallel_trees=n_parallel,
+        zero_as_missing="zero_as_missing" in payload,
+        target_sizes=_target_sizes(payload, n_outputs),
     )
     if len(trees) % model.trees_per_iteration:
         refuse("the number of trees is not a multiple of the outputs")
     return model
 
 
+def _target_sizes(payload: dict[str, Any], n_outputs: int) -> tuple[int, ...]:
+    sizes = payload.get("target_sizes", [])
+    if "target_sizes" not in payload:
+        return ()
+    is_forest = payload["ensemble"] == "forest" and payload["classes"] is not None
+    if not is_forest or len(sizes) < 2 or set(map(type, sizes)) != {int} or min(sizes) < 1 or sum(sizes) != n_outputs:
+        refuse("the classes of the columns do not match the outputs")
+    return tuple(sizes)
+
+
 def _tree(payload: Any, n_features: int, n_outputs: int) -> Tree:
-    check_fields(payload, dict.fromkeys(TREE_DTYPES, list))
+    is_linear = isinstance(payload, dict) and "linear" in payload
+    check_fields(payload, dict.fromkeys(TREE_DTYPES, list) | ({"linear": dict} if is_linear else {}))
     n_nodes, n_sets = len(payload["feature"]), len(payload["cat_sets"])
     limits = {
         "feature": (-1, n_features - 1),
@@ -219,9 +256,22 @@ def _tree(payload: Any, n_features: int, n_outputs: int) -> Tree:
         arrays[name] = _float_array(payload[name], n_nodes, name)
     n_values = 1 if len(payload["value"]) == n_nodes else n_outputs
     arrays["value"] = _float_array(payload["value"], n_nodes * n_values, "value").reshape(n_nodes, n_values)
-    tree = Tree(**arrays)
+    tree = Tree(**arrays, linear=_linear(payload["linear"], n_nodes, n_features) if is_linear else None)
     check_shape(tree)
+    check_linear(tree, n_features)
     return tree
+
+
+def _linear(payload: Any, n_nodes: int, n_features: int) -> LinearLeaves:
+    check_fields(payload, dict.fromkeys(LINEAR_DTYPES, list))
+    n_terms = _int_array(payload["n_terms"], n_nodes, 0, n_features, "n_terms")
+    n = int(n_terms.sum())
+    return LinearLeaves(
+        const=_float_array(payload["const"], n_nodes, "const"),
+        n_terms=n_terms,
+        feature=_int_array(payload["feature"], n, 0, n_features - 1, "the linear features"),
+        coef=_float_array(payload["coef"], n, "coef"),
+    )
 
 
 def check_fields(value: Any, kinds: dict[str, Any]) -> dict[str, Any]:

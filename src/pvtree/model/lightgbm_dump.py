@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pvtree.model.export_lightgbm import CATEGORICAL, DEFAULT_LEFT, WORD_BITS, dump
+from pvtree.model.export_lightgbm import CATEGORICAL, DEFAULT_LEFT, MISSING_ZERO, WORD_BITS, dump
 from pvtree.model.model import Model
 
 TABLE_COLUMNS = (
@@ -84,7 +84,7 @@ def _structure(columns: dict[str, list[str]]) -> dict[str, Any]:
             "threshold": _codes(columns, int(number)) if is_categorical else number,
             "decision_type": "==" if is_categorical else "<=",
             "default_left": bool(kind & DEFAULT_LEFT),
-            "missing_type": "NaN",
+            "missing_type": "Zero" if (kind >> 2) & 3 == MISSING_ZERO else "NaN",
             "internal_value": float(columns["internal_value"][split]),
             "internal_weight": float(columns["internal_weight"][split]),
             "internal_count": int(columns["internal_count"][split]),
@@ -103,12 +103,20 @@ def _codes(columns: dict[str, list[str]], which: int) -> str:
 
 
 def _leaf(columns: dict[str, list[str]], number: int) -> dict[str, Any]:
-    return {
+    leaf: dict[str, Any] = {
         "leaf_index": number,
         "leaf_value": float(columns["leaf_value"][number]),
         "leaf_weight": float(columns["leaf_weight"][number]),
         "leaf_count": int(columns["leaf_count"][number]),
     }
+    if columns["is_linear"] == ["1"]:
+        n_terms = [int(word) for word in columns["num_features"]]
+        own = slice(sum(n_terms[:number]), sum(n_terms[: number + 1]))
+        features, coefs = ([word for word in columns[name] if word] for name in ("leaf_features", "leaf_coeff"))
+        leaf["leaf_const"] = float(columns["leaf_const"][number])
+        leaf["leaf_features"] = [int(word) for word in features[own]]
+        leaf["leaf_coeff"] = [float(word) for word in coefs[own]]
+    return leaf
 
 
 def table(model: Model) -> Any:

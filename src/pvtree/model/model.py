@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pvtree.errors import InvalidParameterError, InvalidTypeError, public
+from pvtree.errors import InvalidParameterError, public
+from pvtree.model.labels import Scalar, plain_labels
 from pvtree.model.predictor import Predictor, Rows, as_rows, team_for
 from pvtree.model.tree import Tree
 from pvtree.reading.tables import Columns
+from pvtree.reading.zeros import zeros_as_missing
 
 if TYPE_CHECKING:
     from pvtree.model.contributions import Explainer
-
-Scalar = str | int | float | bool  # the types of class labels and categories
 
 
 @public
@@ -41,6 +41,8 @@ class Model:
     # By feature: bin b stands for categories[feature][b - 1].
     categories: Mapping[int, tuple[Scalar, ...]] = field(default_factory=dict)
     n_parallel_trees: int = 1  # of a gbdt: trees that an iteration adds to each output
+    zero_as_missing: bool = False  # whether numbers that are 0 count as missing
+    target_sizes: tuple[int, ...] = ()  # of a forest for several columns of classes: how many classes each has
 
     def __post_init__(self) -> None:
         def put(name: str, value: object) -> None:
@@ -56,8 +58,8 @@ class Model:
         if self.feature_names is not None:
             put("feature_names", tuple(map(str, self.feature_names)))
         if self.classes is not None:
-            put("classes", _scalars(self.classes))
-        put("categories", {int(f): _scalars(self.categories[f]) for f in sorted(self.categories)})
+            put("classes", plain_labels(self.classes))
+        put("categories", {int(f): plain_labels(self.categories[f]) for f in sorted(self.categories)})
 
     @property
     def trees_per_iteration(self) -> int:
@@ -89,7 +91,7 @@ class Model:
             In boosting, only a range that starts at iteration 0 includes the initial score, so the scores of
             consecutive ranges add up to those of all iterations.
         """
-        X = as_rows(X, self.n_features)
+        X = self._rows(X)
         first, end = self._tree_range(n_iterations, start)
         scores = self._first_scores(len(X), start)
         with team_for(len(X), end - first, n_threads) as team:
@@ -98,7 +100,7 @@ class Model:
 
     def add_trees(self, X: Any, scores: np.ndarray, n_threads: int = 1) -> None:
         """Add the outputs of all trees of a gbdt to ``scores``, float64 (n_outputs, n), one tree after the other."""
-        X = as_rows(X, self.n_features)
+        X = self._rows(X)
         with team_for(len(X), len(self.trees), n_threads) as team:
             self._predictor.add_outputs(X, scores, 0, len(self.trees), team)
 
@@ -106,7 +108,7 @@ class Model:
         self, X: Any, n_iterations: int | None = None, start: int = 0, n_threads: int = 1
     ) -> Iterator[np.ndarray]:
         """Yield what ``predict_raw`` returns after 1, 2, ... iterations; parameters as of ``predict_raw``."""
-        X = as_rows(X, self.n_features)
+        X = self._rows(X)
         first, end = self._tree_range(n_iterations, start)
         return self._stages(X, first, end, self._first_scores(len(X), start), n_threads)
 
@@ -122,7 +124,7 @@ class Model:
 
         Parameters are those of ``predict_raw``.
         """
-        X = as_rows(X, self.n_features)
+        X = self._rows(X)
         first, end = self._tree_range(n_iterations, start)
         with team_for(len(X), end - first, n_threads) as team:
             return self._predictor.leaves(X, first, end, team)
@@ -136,7 +138,7 @@ class Model:
         """
         from pvtree.model.contributions import contributions
 
-        X = as_rows(X, self.n_features)
+        X = self._rows(X)
         first, end = self._tree_range(n_iterations, start)
         return contributions(self, X, first, end, n_threads, self._base(start))
 
@@ -335,6 +337,15 @@ class Model:
 
         return Explainer(self)
 
+    def _rows(self, X: Any) -> Rows:
+        rows = as_rows(X, self.n_features)
+        return zeros_as_missing(rows, self._sets_of_bins) if self.zero_as_missing else rows
+
+    @cached_property
+    def _sets_of_bins(self) -> frozenset[int]:
+        """The categorical features that trees split by sets of bins."""
+        return frozenset(self.categories) - self.ordered_categories()
+
     def _tree_range(self, n_iterations: int | None, start: int) -> tuple[int, int]:
         if n_iterations is not None and n_iterations < 0:
             raise InvalidParameterError(
@@ -387,14 +398,3 @@ class Model:
         from pvtree.model import binary_file
 
         return binary_file.parse(np.frombuffer(data, np.uint8), "A pickled model")
-
-
-def _scalars(values: Any) -> tuple[Scalar, ...]:
-    plain = tuple(value.item() if isinstance(value, np.generic) else value for value in values)
-    for value in plain:
-        if type(value) not in (str, int, float, bool):
-            raise InvalidTypeError(
-                f"A class label or category of type {type(value).__name__} cannot be kept in a model; "
-                "convert the labels to str, int, float or bool."
-            )
-    return plain

@@ -9,6 +9,7 @@ import numpy as np
 
 from pvtree.parameters.loss_table import losses_of
 from pvtree.parameters.rule_kinds import Rule, integer, optional
+from pvtree.reading.label_columns import classes_of_columns, split_classes
 
 if TYPE_CHECKING:
     from pvtree.model.model import Model
@@ -49,6 +50,8 @@ def most_probable(model: Model, raw: np.ndarray) -> np.ndarray:
 
     if model.classes is None:
         return finished(model)(raw)
+    if model.target_sizes:
+        return classes_of_columns(raw, split_classes(model.classes, model.target_sizes))
     # Scores of a custom objective are read as log-odds; those of a forest of classes are probabilities.
     probabilities = raw if model.objective == "classification" else class_probabilities(raw, model.objective)
     chosen: np.ndarray = np.asarray(model.classes)[probabilities.argmax(axis=1)]

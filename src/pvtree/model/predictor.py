@@ -12,6 +12,7 @@ from pvtree.errors import InvalidDataError
 from pvtree.kernels.predict import trees as kernels
 from pvtree.kernels.predict.intrinsics import GROUP
 from pvtree.kernels.team import Team
+from pvtree.model.linear_leaves import ROWS_AT_ONCE, tree_outputs
 from pvtree.reading.sparse_rows import SparseRows
 from pvtree.reading.sparse_tables import SparseTable
 from pvtree.reading.tables import Columns, is_sparse
@@ -32,6 +33,7 @@ class Predictor:
 
     def __init__(self, trees: Sequence[Tree]) -> None:
         self.n_trees = len(trees)
+        self._trees, self._linear = trees, np.array([tree.linear is not None for tree in trees], np.bool_)
         self.max_nodes = max((tree.n_nodes for tree in trees), default=1)
         sizes = np.array([tree.n_nodes for tree in trees], np.int64)
         roots = np.cumsum(sizes) - sizes
@@ -79,7 +81,21 @@ class Predictor:
                 f"scores have shape {out.shape}, but X has {X.shape[0]} rows and the trees have "
                 f"{self.n_values} values; give a score for each row and value."
             )
-        self._run(X, out, _NO_LEAVES, first, end, team)
+        if self._linear[first:end].any():
+            self._add_linear(X, out, first, end, team)
+        else:
+            self._run(X, out, _NO_LEAVES, first, end, team)
+
+    def _add_linear(self, X: Rows, out: np.ndarray, first: int, end: int, team: Team) -> None:
+        """The same where some trees have linear leaves: first the leaves of some rows, then tree after tree."""
+        for start in range(0, X.shape[0], ROWS_AT_ONCE):
+            rows = slice(start, start + ROWS_AT_ONCE)
+            some = X[rows]
+            leaves = self.leaves(some, first, end, team)
+            for number in range(first, end):
+                tree = self._trees[number]
+                node = np.flatnonzero(tree.feature < 0)[leaves[:, number - first]]
+                out[number % len(out), rows] += tree_outputs(tree, node, some)
 
     def leaves(self, X: Rows, first: int, end: int, team: Team) -> np.ndarray:
         """int32 (n, end - first): each row's leaf in trees first..end, numbered in level order."""

@@ -97,6 +97,24 @@ def check_outputs(objective: str, n_outputs: int) -> None:
         refuse(f"the objective {objective} has one output, not {n_outputs}")
 
 
+def check_linear(tree: Tree, n_features: int) -> None:
+    """Only leaves of trees with one value have linear functions, of finite numbers and of features that exist."""
+    linear = tree.linear
+    if linear is None:
+        return
+    n_terms = linear.n_terms
+    if tree.n_values != 1 or len(n_terms) != tree.n_nodes or len(linear.const) != tree.n_nodes:
+        refuse("the linear functions do not match the leaves")
+    if np.any(n_terms < 0) or np.any(n_terms[tree.feature >= 0] > 0):
+        refuse("the linear functions do not match the leaves")
+    if not len(linear.feature) == len(linear.coef) == n_terms.sum() > 0:
+        refuse("the linear functions have a wrong length")
+    if linear.feature.min() < 0 or linear.feature.max() >= n_features:
+        refuse("a number in the linear features is out of range")
+    if not (np.isfinite(linear.const).all() and np.isfinite(linear.coef).all()):
+        refuse("a number of a linear function is not finite")
+
+
 def check_shape(tree: Tree) -> None:
     """Every node but the root is the child of exactly one earlier node, so walks end and stay inside the arrays."""
     inner = np.flatnonzero(tree.feature >= 0)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from pvtree.errors import public
+from pvtree.model.linear_leaves import LinearLeaves
 
 
 @public
@@ -25,6 +26,7 @@ class Tree:
     gain: np.ndarray  # float64
     count: np.ndarray  # int64; number of training rows
     weight: np.ndarray  # float64; sum of hessians
+    linear: LinearLeaves | None = None  # leaves that return linear functions; these trees have one value per node
 
     def __post_init__(self) -> None:
         for name, dtype in TREE_DTYPES.items():
@@ -52,12 +54,13 @@ class Tree:
         if not isinstance(other, Tree):
             return NotImplemented
         pairs = [(getattr(self, name), getattr(other, name)) for name in TREE_DTYPES]
-        return all(a.shape == b.shape and a.tobytes() == b.tobytes() for a, b in pairs)
+        are_equal = all(a.shape == b.shape and a.tobytes() == b.tobytes() for a, b in pairs)
+        return are_equal and self.linear == other.linear
 
     __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Tree, tuple(getattr(self, name) for name in TREE_DTYPES)
+        return Tree, (*(getattr(self, name) for name in TREE_DTYPES), self.linear)
 
 
 TREE_DTYPES: dict[str, type] = {

@@ -66,8 +66,7 @@ def _lines(model: Model, tree: Tree) -> Iterator[str]:
         node, depth, condition = waiting.pop()
         indent = "  " * depth if depth <= MAX_INDENT else f"{'  ' * MAX_INDENT}[level {depth}] "
         if tree.feature[node] < 0:
-            value = ", ".join(f"{each:.6g}" for each in tree.value[node])
-            yield f"{indent}{condition}-> {value}  ({int(tree.count[node])} rows)"
+            yield f"{indent}{condition}-> {_returned(model, tree, node)}  ({int(tree.count[node])} rows)"
             continue
         left = int(tree.left_child[node])
         if condition:
@@ -75,6 +74,17 @@ def _lines(model: Model, tree: Tree) -> Iterator[str]:
         below = depth + bool(condition)
         to_left, to_right = _conditions(model, tree, node)
         waiting += [(left + 1, below, to_right), (left, below, to_left)]
+
+
+def _returned(model: Model, tree: Tree, node: int) -> str:
+    """What a leaf returns: numbers, or a linear function of the row."""
+    if tree.linear is None or tree.linear.n_terms[node] == 0:
+        return ", ".join(f"{each:.6g}" for each in tree.value[node])
+    features, coefs = tree.linear.terms(node)
+    names = [shortened(model.column_name(feature, NUMBERED)) for feature in features[:MAX_SHOWN].tolist()]
+    terms = [f"{coef:+.6g} * {name}" for coef, name in zip(coefs.tolist(), names, strict=False)]
+    more = ["+ ..."] if len(features) > MAX_SHOWN else []
+    return " ".join([f"{tree.linear.const[node]:.6g}", *terms, *more])
 
 
 def _conditions(model: Model, tree: Tree, node: int) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from pvtree.errors import InvalidDataError
+from pvtree.model.linear_leaves import refuse_linear
 from pvtree.model.model import Model
 
 
@@ -36,6 +37,7 @@ def leaf_output(model: Model, tree: int, leaf: int) -> float:
 
 def with_leaf_output(model: Model, tree: int, leaf: int, value: float) -> Model:
     """The model with another value in one leaf."""
+    refuse_linear(model, "set_leaf_output")
     node = _leaf_node(model, tree, leaf)
     values = np.array(model.trees[tree].value)
     values[node] = float(value) - _base(model, tree)
@@ -78,6 +80,7 @@ def refitted(
 
     A leaf without rows keeps its value.
     """
+    refuse_linear(model, "refit")
     leaves = model.predict_leaf(X)
     scores = np.repeat(model.init_score[:, None], len(leaves), axis=1)
     trees = []

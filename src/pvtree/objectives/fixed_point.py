@@ -43,7 +43,7 @@ def exact_sum(values: np.ndarray, comm: Communicator | None = None, phase: str =
 
     NaN and infinities add as floats do: a NaN or both infinities give NaN, one infinity gives that infinity.
     """
-    return _exact_sums(lambda: [values], comm, phase)[0][0]
+    return exact_sums(lambda: [values], comm, phase)[0][0]
 
 
 def exact_mean(
@@ -58,8 +58,8 @@ def exact_means(
 ) -> list[float]:
     """The means of several arrays with one weight, as ratios of exact sums, in two exchanges for all."""
     if weight is None:
-        return [_ratio(total, n) for total, n in _exact_sums(arrays, comm, phase)]
-    (total_weight, _), *sums = _exact_sums(lambda: _weighted(arrays(), weight), comm, phase)
+        return [_ratio(total, n) for total, n in exact_sums(arrays, comm, phase)]
+    (total_weight, _), *sums = exact_sums(lambda: _weighted(arrays(), weight), comm, phase)
     return [_ratio(total, total_weight) for total, _ in sums]
 
 
@@ -76,7 +76,7 @@ def exact_means_of(terms: Sequence[Term], comm: Communicator | None = None, phas
             else:
                 yield from _weighted([values], weight)
 
-    sums = iter(_exact_sums(arrays, comm, phase) if terms else [])
+    sums = iter(exact_sums(arrays, comm, phase) if terms else [])
     means = []
     for _, weight in terms:
         total_weight = None if weight is None else next(sums)[0]
@@ -95,7 +95,7 @@ def _ratio(total: float, by: float) -> float:
     return total / by if by else math.nan
 
 
-def _exact_sums(arrays: Arrays, comm: Communicator | None, phase: str) -> list[tuple[float, int]]:
+def exact_sums(arrays: Arrays, comm: Communicator | None, phase: str) -> list[tuple[float, int]]:
     """For each array, its sum and its number of values over all workers."""
     # First exchange: each array's length and its largest magnitude, or the sum of its non-finite values.
     sizes, bounds = _bounds(arrays)

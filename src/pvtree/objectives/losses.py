@@ -26,9 +26,10 @@ from pvtree.objectives.cox import Cox
 from pvtree.objectives.fixed_point import Term, exact_mean, exact_means, exact_sum
 from pvtree.objectives.loss import SMALLEST_PROBABILITY, Loss, log_odds
 from pvtree.objectives.many_targets import ManyTargets
+from pvtree.objectives.position_bias import PositionBias
 from pvtree.objectives.queries import Queries
 from pvtree.objectives.row_losses import CrossEntropyLambda, OneAgainstOthers, RowLoss, linked
-from pvtree.parameters.loss_table import LOSSES
+from pvtree.parameters.loss_table import LOSSES, losses_of
 
 if TYPE_CHECKING:
     from pvtree.comm import Communicator
@@ -98,11 +99,21 @@ class LambdaRank(Loss):
     the objective ``pairwise``, all pairs weigh the same."""
 
     def __init__(self, y: np.ndarray, weight: np.ndarray | None, group: np.ndarray | None, params: Params) -> None:
-        super().__init__(y, weight)
+        """y may be (n_rows, 2): relevance, and the number of the position where a document was shown."""
+        super().__init__(y if y.ndim == 1 else y[:, 0], weight)
+        self.bias = None if y.ndim == 1 else PositionBias(y[:, 1], params)
         self.level, self.normalises = params.lambdarank_truncation_level, params.lambdarank_norm
         self.counts_pairs = params.objective == "pairwise"
         self.queries = Queries(self.y, group, params.label_gain)
         self.ideal = np.ones(len(self.queries)) if self.counts_pairs else self.queries.ideal_dcgs(self.level)
+
+    def gradients(self, scores: np.ndarray, grad: np.ndarray, hess: np.ndarray, team: Team) -> None:
+        """Fill OUT ``grad`` and ``hess``; with positions, at the scores plus their biases, which then move."""
+        if self.bias is None:
+            super().gradients(scores, grad, hess, team)
+        else:
+            super().gradients(scores + self.bias.of_rows(self.comm), grad, hess, team)
+            self.bias.move(grad[0], hess[0], self.comm)
 
     def _fill(self, scores: np.ndarray, grad: np.ndarray, hess: np.ndarray, team: Team) -> None:
         team.for_blocks(self._fill_queries, self.ideal.size, scores[0], grad[0], hess[0], min_block=QUERY_BLOCK)
@@ -215,7 +226,8 @@ def make_loss(params: Params, y: np.ndarray, weight: np.ndarray | None, group: n
     if isinstance(params.quantile_alpha, tuple):
         of_levels = [replace(params, quantile_alpha=level) for level in params.quantile_alpha]
         return ManyTargets([make_loss(each, y, weight, group) for each in of_levels])
-    if y.ndim == 2 and objective != "aft":  # whose columns are bounds of one target
+    # Columns of aft are bounds of one target; those of rankings are relevance and position.
+    if y.ndim == 2 and objective != "aft" and objective not in losses_of("relevance"):
         return ManyTargets([make_loss(params, column, weight, group) for column in y.T])
     makers: dict[str, Callable[[], Loss]] = {
         "regression": lambda: SquaredError(y, weight),

@@ -62,6 +62,8 @@ SYNONYMS: dict[str, str] = {
     "data_random_seed": "data_seed",
     "subsample_for_bin": "bin_construct_sample_cnt",
     "extra_trees": "extra_tree",
+    "linear_tree": "linear_trees",
+    "forcedsplits_filename": "fs forced_splits_filename forced_splits_file forced_splits",
     "feature_contri": "feature_contrib fc fp feature_penalty",
     "monotone_penalty": "monotone_splits_penalty ms_penalty mc_penalty",
 }
@@ -108,7 +110,6 @@ ANYWAY: dict[str, tuple[Any, ...]] = {
     "lambdarank_pair_method": ("topk",),
     "multi_strategy": ("one_output_per_tree",),
     "missing": (math.nan,),
-    "zero_as_missing": (False,),
     "enable_categorical": _SWITCH,
     "validate_parameters": _SWITCH,
     "use_label_encoder": (False,),
@@ -116,7 +117,6 @@ ANYWAY: dict[str, tuple[Any, ...]] = {
     "deterministic": _SWITCH,
     "force_col_wise": _SWITCH,
     "force_row_wise": _SWITCH,
-    "linear_tree": (False,),
 }
 
 EVAL_AT = ("eval_at", "ndcg_eval_at", "ndcg_at", "map_eval_at", "map_at")

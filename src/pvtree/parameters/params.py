@@ -9,7 +9,7 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,8 +25,18 @@ _BY_COLUMN = (
     "cegb_penalty_feature_coupled",
     "max_bin_by_feature",
     "forced_bins",
+    "forced_splits",
 )
 PARTITION_LEARNERS = ("voting", *SEPARATE_LEARNERS)  # their trees depend on how rows are spread over workers
+
+
+class ForcedSplit(NamedTuple):
+    """A split that every tree begins with, or goes on with below another one."""
+
+    feature: int
+    threshold: float
+    left: ForcedSplit | None = None
+    right: ForcedSplit | None = None
 
 
 @dataclass(frozen=True)
@@ -37,6 +47,7 @@ class Params:
     objective: str | Callable[..., Any] = "regression"
     n_classes: int = 1  # 1 for regression and ranking
     n_targets: int = 1  # columns of y, or levels of a quantile
+    target_sizes: tuple[int, ...] = ()  # the number of classes in each column of y, if there are several
     n_estimators: int = 100
     learning_rate: float = 0.1
     num_leaves: int = 31  # 0 = no limit
@@ -68,9 +79,13 @@ class Params:
     cat_l2: float = 10.0
     min_data_in_bin: int = 1
     use_missing: bool = True
+    zero_as_missing: bool = False
+    linear_tree: bool = False
+    linear_lambda: float = 0.0
     subsample_for_bin: int | None = None  # None = reading.row_ids.SAMPLE_ROWS
     max_bin_by_feature: tuple[int, ...] = ()  # a limit per column; () = max_bin for all
     forced_bins: tuple[tuple[int, tuple[float, ...]], ...] = ()  # (column, ends of bins)
+    forced_splits: tuple[ForcedSplit, ...] = ()  # the root's, or nothing
     max_delta_step: float = 0.0  # 0 = no limit
     boost_from_average: bool = True
     base_score: float | None = None  # on the scale of predictions; None = from the data
@@ -82,6 +97,7 @@ class Params:
     aft_loss_distribution: str = "normal"  # "normal" | "logistic" | "extreme"
     aft_loss_distribution_scale: float = 1.0
     lambdarank_norm: bool = True
+    lambdarank_position_bias_regularization: float = 0.0
     label_gain: tuple[float, ...] = ()  # gain of each relevance label; () = 2^label - 1
     boosting_type: str = "gbdt"  # "gbdt" | "dart" | "rf"
     num_parallel_tree: int = 1
@@ -165,6 +181,8 @@ def make_params(values: Mapping[str, Any], n_features: int, **settled: Any) -> P
     for name in _BY_COLUMN:
         chosen[name] = settled.get(name, ())
     chosen["max_cat_threshold"] = chosen.get("max_cat_threshold") or 0
+    if not chosen.get("use_missing", True):  # nothing counts as missing then
+        chosen["zero_as_missing"] = False
     if chosen.get("subsample_for_bin") == 200_000:  # the usual number
         chosen["subsample_for_bin"] = None
     chosen["label_gain"] = tuple(float(gain) for gain in chosen.get("label_gain") or ())

@@ -27,7 +27,8 @@ _UNSUPPORTED = (
     # forests
     "bootstrap criterion max_features max_samples oob_score "
     # trees of boosting, if a forest is asked for them
-    "grow_policy colsample_bylevel subsample_for_bin bin_construct_sample_cnt extra_trees use_missing"
+    "grow_policy colsample_bylevel subsample_for_bin bin_construct_sample_cnt extra_trees use_missing "
+    "zero_as_missing linear_tree"
 )
 
 # LightGBM's main name of a parameter. If a parameter is given under several names, this one counts.

@@ -224,6 +224,9 @@ RULES: dict[str, Rule] = {
         "Training uses the pairs in which at least one document ranks above this position.", 1
     ),
     "lambdarank_norm": switch("Whether lambdarank normalises the gradients of each query."),
+    "lambdarank_position_bias_regularization": non_negative(
+        "L2 regularisation of what positions add to relevance, if fit gets the position of each document."
+    ),
     "label_gain": Rule(
         "The gain of each relevance label in NDCG, from label 0 on. None is 2^label - 1.",
         "a list of 2 to 31 numbers of at least 0 that do not fall, or None",

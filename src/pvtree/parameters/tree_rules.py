@@ -54,6 +54,11 @@ TREE_RULES: dict[str, Rule] = {
         "them."
     ),
     "extra_seed": optional(integer("The seed of the thresholds that extra_trees draws. None takes random_state.", 0)),
+    "linear_tree": switch(
+        "Whether leaves return linear functions of the numbers that their paths split by, from the second iteration "
+        "on; rows that lack one of these get a constant."
+    ),
+    "linear_lambda": non_negative("L2 regularisation of the coefficients that linear_tree fits."),
     "path_smooth": non_negative(
         "How strongly the value of a node is drawn towards its parent's: as strongly as by this many rows. 0 for not "
         "at all."
@@ -95,12 +100,24 @@ TREE_RULES: dict[str, Rule] = {
         "Whether missing values have a bin of their own, and each split sends them to the better side; otherwise they "
         "count as 0, except in categorical columns."
     ),
+    "zero_as_missing": switch(
+        "Whether numbers that are 0, also those that a sparse matrix does not store, count as missing, in training and "
+        "prediction; categories stay what they are. Without use_missing it has no effect."
+    ),
     "subsample_for_bin": integer("About how many rows bins are chosen from, if there are more.", 1),
     "max_bin_by_feature": _by_column(
         "max_bin of each column; in a dict, other columns have max_bin.",
         "integers from 2 to 255",
         is_integer,
         lambda v: 2 <= v <= 255,
+    ),
+    "forcedsplits_filename": Rule(
+        "A JSON file with splits that every tree begins with, as LightGBM reads it: an object such as "
+        '{"feature": 0, "threshold": 0.5, "left": {...}, "right": {...}}. A split that gains nothing, or leaves a side '
+        "too few rows, is not made, nor are those below it.",
+        "the path of a file, or None",
+        lambda v: v is None or isinstance(v, str | os.PathLike),
+        type_name="path or None",
     ),
     "forcedbins_filename": Rule(
         "A JSON file with ends of bins that some columns must have, as LightGBM reads it: a list of objects such as "

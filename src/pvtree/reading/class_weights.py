@@ -30,6 +30,10 @@ class ClassWeights:
 
     def applied(self, rows: TrainingRows, target: Target, comm: Communicator) -> TrainingRows:
         """The rows with these factors in their weights."""
+        if target.many_classes and (self.class_weight is not None or self.is_unbalance or self.scale_pos_weight != 1):
+            raise InvalidParameterError(
+                f"{self.name} is for one column of classes, but y has {target.n_targets}; pass sample_weight instead."
+            )
         if target.classes is None:
             return rows
         factors = self._factors(rows.y, target.classes.tolist(), comm)

@@ -51,28 +51,45 @@ def read_by_column(parameter: str, given: Any, columns: Columns, default: float)
     return tuple(map(kind, values)) if any(value != default for value in values) else ()
 
 
+def read_json(path: Any, parameter: str, form: str) -> Any:
+    """What a JSON file holds that a parameter names; ``form`` says what it should be."""
+    try:
+        with open(checked_path(path), encoding="utf-8") as file:
+            return json.load(file)
+    except OSError as error:
+        raise InvalidParameterError(
+            f"{parameter} is {shown_path(path)}, which cannot be read: {error.strerror}; give the path of a JSON file."
+        ) from error
+    except (ValueError, RecursionError):
+        raise malformed(path, parameter, form) from None
+
+
+def malformed(path: Any, parameter: str, form: str) -> InvalidParameterError:
+    """The error about a file that is not what it should be."""
+    return InvalidParameterError(f"{parameter} is {shown_path(path)}, which is not {form}; correct the file.")
+
+
+_BINS = 'a list of objects such as {"feature": 0, "bin_upper_bound": [0.5]}'
+
+
 def read_forced_bins(path: Any, columns: Columns) -> tuple[tuple[int, tuple[float, ...]], ...]:
     """(column, rising ends of bins) of LightGBM's file of forced bins."""
     if path is None:
         return ()
-    shown = shown_path(path)
+    listed = read_json(path, "forcedbins_filename", _BINS)
     try:
-        with open(checked_path(path), encoding="utf-8") as file:
-            listed = json.load(file)
         found = {each["feature"]: np.unique(np.array(each["bin_upper_bound"], np.float64)) for each in listed}
-    except OSError as error:
-        raise InvalidParameterError(
-            f"forcedbins_filename is {shown}, which cannot be read: {error.strerror}; give the path of a JSON file."
-        ) from error
-    except (ValueError, TypeError, KeyError, RecursionError):
-        raise InvalidParameterError(
-            f"forcedbins_filename is {shown}, which is not a list of objects such as "
-            '{"feature": 0, "bin_upper_bound": [0.5]}; correct the file.'
-        ) from None
+    except (ValueError, TypeError, KeyError):
+        raise malformed(path, "forcedbins_filename", _BINS) from None
     for column in found:
-        if isinstance(column, bool) or not isinstance(column, int | str):
-            raise InvalidParameterError(
-                f"forcedbins_filename is {shown}, where a feature is {column!r}; give the number or name of a column."
-            )
+        check_column(column, path, "forcedbins_filename")
     by_index = {column_index(column, columns, "forcedbins_filename"): ends for column, ends in found.items()}
     return tuple((column, tuple(ends[np.isfinite(ends)].tolist())) for column, ends in sorted(by_index.items()))
+
+
+def check_column(column: Any, path: Any, parameter: str) -> None:
+    """Raise unless a file names a column by its number or name."""
+    if isinstance(column, bool) or not isinstance(column, int | str):
+        raise InvalidParameterError(
+            f"{parameter} is {shown_path(path)}, where a feature is {column!r}; give the number or name of a column."
+        )

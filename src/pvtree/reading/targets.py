@@ -60,6 +60,16 @@ def read_labels(y: Any, n_rows: int, classes: np.ndarray, name: str = "y") -> np
     return np.searchsorted(classes, labels).astype(np.float64)
 
 
+def read_label_columns(y: Any, n_rows: int, classes: tuple[np.ndarray, ...], name: str = "y") -> np.ndarray:
+    """The same of several columns, (n_rows, n_columns)."""
+    table = read_column(y, n_rows, name, may_be_table=True)
+    if table.ndim == 1 or table.shape[1] != len(classes):
+        n_columns = 1 if table.ndim == 1 else table.shape[1]
+        raise InvalidDataError(f"{name} has {n_columns} column(s), but training has {len(classes)}; pass as many.")
+    each = [read_labels(table[:, k], n_rows, its, f"column {k} of {name}") for k, its in enumerate(classes)]
+    return np.stack(each, axis=1)
+
+
 def read_relevance(y: Any, n_rows: int, name: str = "y") -> np.ndarray:
     """Relevance labels of documents: whole numbers from 0 to MAX_RELEVANCE, as float64."""
     labels = read_values(y, n_rows, name)
@@ -165,6 +175,15 @@ def _check_ids(ids: np.ndarray, name: str) -> None:
         raise InvalidDataError(f"{name} must hold a number or a text in every row.")
     if (ids != ids).any():
         raise InvalidDataError(f"{name} has missing values; give every row a query id.")
+
+
+def read_positions(position: Any, n_rows: int, name: str = "position") -> np.ndarray:
+    """Where each document was shown: whole numbers or texts."""
+    positions = read_column(position, n_rows, name)
+    _check_ids(positions, name)
+    if positions.dtype.kind == "f" and (positions != np.floor(positions)).any():
+        raise InvalidDataError(f"{name} must hold whole numbers or texts.")
+    return positions.astype(str) if positions.dtype.kind in "OS" else positions
 
 
 def read_column(y: Any, n_rows: int, name: str = "y", may_be_table: bool = False) -> np.ndarray:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pvtree.comm import Communicator
-from pvtree.comm.agreement import agree_classes, agree_scores, agree_weights, all_or_none, share
+from pvtree.comm.agreement import agree_scores, agree_weights, all_or_none, share
 from pvtree.errors import InvalidDataError
 from pvtree.reading import inputs, targets
 from pvtree.reading.row_ids import RowIds
@@ -37,6 +37,7 @@ class GivenRows:
     group: Any = None
     qid: Any = None
     init_score: Any = None
+    position: Any = None  # of rankings: where each document was shown; of opened rows the number of that place
     # For each block of consecutive rows: (its position among all workers' blocks, its number of rows). None stands for
     # one block, at the position of the rank. Dask workers hold several.
     blocks: Sequence[tuple[int, int]] | None = None
@@ -61,7 +62,9 @@ class TrainingRows:
 
     # (n_rows, n_all_features), float32 or float64. Categorical columns hold bin numbers, 0 or NaN for missing.
     X: np.ndarray | Source
-    y: np.ndarray  # float64 (n_rows,), or (n_rows, n_targets) if there are several
+    # float64 (n_rows,), or (n_rows, n_targets) if there are several. Of rankings with positions it is (n_rows, 2):
+    # relevance and the number of the position.
+    y: np.ndarray
     weight: np.ndarray | None = None
     group: np.ndarray | None = None  # int64: rows of each query, in order
     ids: RowIds | None = None  # positions of the rows in the whole data; None if there are no other rows
@@ -69,6 +72,11 @@ class TrainingRows:
     features: tuple[int, int] | None = None
     before_spread: TrainingRows | None = None  # the rows that this worker had before columns were spread
     init_score: np.ndarray | None = None  # float64 (n_rows, n_outputs): scores to start from, which no model holds
+
+    @property
+    def labels(self) -> np.ndarray:
+        """y without the positions of rankings."""
+        return self.y[:, 0] if self.y.ndim == 2 and self.group is not None else self.y
 
     @property
     def row_ids(self) -> RowIds:
@@ -82,10 +90,22 @@ class Target:
     kind: TargetKind
     classes: np.ndarray | None = None  # of all workers, ascending; only if y holds classes
     n_targets: int = 1  # columns of y
+    many_classes: tuple[np.ndarray, ...] = ()  # of each column, if several columns hold classes
 
     @property
     def n_classes(self) -> int:
-        return 1 if self.classes is None else len(self.classes)
+        """Of all columns together; 1 if y holds no classes."""
+        return max(1, sum(map(len, self.each_classes)))
+
+    @property
+    def each_classes(self) -> tuple[np.ndarray, ...]:
+        """The classes of each column."""
+        return self.many_classes if self.classes is None else (self.classes,)
+
+    @property
+    def labels(self) -> tuple[Any, ...] | None:
+        """The classes of all columns, one column's after another's; None if y holds no classes."""
+        return tuple(label for each in self.each_classes for label in each.tolist()) or None
 
     def read(self, y: Any, n_rows: int, name: str) -> np.ndarray:
         """y as float64; a class becomes its index in ``classes``."""
@@ -93,6 +113,8 @@ class Target:
             return targets.read_relevance(y, n_rows, name)
         if self.kind == "value":
             return targets.read_values(y, n_rows, name, self.n_targets)
+        if self.many_classes:
+            return targets.read_label_columns(y, n_rows, self.many_classes, name)
         assert self.classes is not None  # agreed on before any row is read
         return targets.read_labels(y, n_rows, self.classes, name)
 
@@ -119,16 +141,6 @@ def open_rows(given: GivenRows, comm: Communicator, drops_weightless: bool = Fal
     return replace(opened, weight=weight, init_score=score)
 
 
-def find_classes(opened: GivenRows, known: np.ndarray | None, comm: Communicator) -> np.ndarray:
-    """The classes of all workers' labels, or ``known`` if given."""
-    if known is not None:
-        return known
-    found = all_or_none(lambda: targets.find_classes(opened.y), comm)
-    classes = agree_classes(found, comm)
-    targets.check_several_classes(classes)
-    return classes
-
-
 def read_rows(opened: GivenRows, columns: Columns, target: Target, owner: str, comm: Communicator) -> TrainingRows:
     """Encode opened rows as numbers; a query that is cut between workers moves to one of them.
 
@@ -137,7 +149,10 @@ def read_rows(opened: GivenRows, columns: Columns, target: Target, owner: str, c
 
     def read() -> tuple[Any, np.ndarray]:
         inputs.check_columns(opened.X, columns, owner)
-        return inputs.encode(opened.X, columns), target.read(opened.y, len(opened.y), f"y{opened.suffix}")
+        label = target.read(opened.y, len(opened.y), f"y{opened.suffix}")
+        if opened.position is not None:
+            label = np.column_stack([label, opened.position])
+        return inputs.encode(opened.X, columns), label
 
     X, y = all_or_none(read, comm)
     blocks = opened.blocks or ()

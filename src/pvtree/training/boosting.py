@@ -18,6 +18,7 @@ from pvtree.objectives.loss import Loss
 from pvtree.objectives.losses import make_loss
 from pvtree.objectives.quantiles import group_quantiles
 from pvtree.parameters.params import Params
+from pvtree.training.linear_fit import LinearFit
 from pvtree.training.row_draws import RowDraw, draw_rows, may_weigh
 
 
@@ -39,7 +40,7 @@ class BoostingLoop:
         self.averages, self.n_parallel = params.averages, params.num_parallel_tree
         self.loss = make_loss(params, shard.y, shard.weight, shard.group)
         self.n_outputs = self.loss.n_outputs
-        if params.objective in ("rank_xendcg", "cox"):
+        if params.objective in ("rank_xendcg", "cox") or shard.y.ndim == 2:
             for loss in {self.loss.of_output(k) for k in range(self.n_outputs)}:
                 loss.numbers, loss.comm = shard.ids.numbers(), worker.by_rows
         if start_scores is None:
@@ -50,6 +51,7 @@ class BoostingLoop:
         hessian = "constant" if self.constant_hessian else "real"
         strategy = make_strategy(params, self.worker.comm)
         self.maker = GradientTreeMaker(shard, hessian, params, self.worker, strategy)
+        self.linear = LinearFit(shard, params.linear_lambda, self.worker) if params.linear_tree else None
 
     def _first_score(self, params: Params) -> np.ndarray:
         """(n_outputs,): where all scores start; rows with scores of their own start from those alone."""
@@ -101,7 +103,9 @@ class BoostingLoop:
 
     def _take(self, grown: GrownTree, tree: Tree, walkers: np.ndarray, output: int) -> None:
         """Add a tree to the scores; the trees of a mean are all fitted to the initial score."""
-        if not self.averages:
+        if tree.linear is not None and self.linear is not None:
+            self.scores[output] += self.linear.outputs(tree)
+        elif not self.averages:
             self.maker.add_to_scores(grown, tree, walkers, self.scores[output])
 
     def _draw(self, iteration: int, parallel: int, grad: np.ndarray, hess: np.ndarray) -> RowDraw:
@@ -121,9 +125,10 @@ class BoostingLoop:
             grad, hess = grad * draw.factor, hess * draw.factor
         shrinkage = 1.0 if self.averages else self.params.learning_rate / self.n_parallel
         for output in range(self.n_outputs):
+            own_hess = hess[output, :0] if self.constant_hessian else hess[output]
             grown, tree = self.maker.make(
                 grad[output],
-                hess[output, :0] if self.constant_hessian else hess[output],
+                own_hess,
                 number * self.n_outputs + output,
                 draw.rows,
                 shrinkage=shrinkage,
@@ -132,6 +137,8 @@ class BoostingLoop:
             loss = self.loss.of_output(output)
             if loss.renewal_level is not None:
                 tree = self._renewed(grown, tree, loss, scores[output], draw, passengers, shrinkage)
+            if self.linear is not None and number >= self.n_parallel:  # as in LightGBM, not in the first iteration
+                tree = self.linear.fitted(self.maker, grown, tree, grad[output], own_hess, draw.others, shrinkage)
             yield grown, tree
 
     def _renewed(

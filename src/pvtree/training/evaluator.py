@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +13,7 @@ from pvtree.model.predictor import Predictor, Rows, first_scores
 from pvtree.model.tree import Tree
 from pvtree.objectives.metric import ScoredRows
 from pvtree.objectives.metrics import Metric, evaluate_together
+from pvtree.reading.zeros import zeros_as_missing
 from pvtree.training.callbacks import EvalResult
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ class Evaluator:
 
     def __init__(self, options: TrainOptions, comm: Communicator | None = None) -> None:
         self.sets, self.metrics, self.comm = options.eval_sets, options.metrics, comm
+        if options.params.zero_as_missing:
+            self.sets = [replace(each, X=zeros_as_missing(each.X, options.categorical)) for each in self.sets]
         self.is_mean, self.has_many_targets = options.params.averages, options.params.n_targets > 1
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from reprlib import repr  # shortens values, which may come from any file
@@ -37,13 +38,14 @@ _EXACT = {"serial", "data", "attribute", "exact_voting"}  # all make the same tr
 _DEFAULTS = {field.name: field.default for field in fields(Params)}
 _ONLY_IF_SET = {
     "boost_from_average", "base_score", "max_delta_step", "min_data_in_bin", "quantile_alpha", "huber_slope", "fair_c",
-    "n_targets",
+    "n_targets", "target_sizes", "lambdarank_position_bias_regularization",
     "poisson_max_delta_step", "tweedie_variance_power", "lambdarank_norm", "boosting_type", "num_parallel_tree",
     "data_sample_strategy", "top_rate", "other_rate", "drop_rate", "max_drop", "skip_drop", "uniform_drop", "one_drop",
     "xgboost_dart_mode", "normalize_type", "pos_bagging_fraction", "neg_bagging_fraction", "bagging_by_query",
     "bagging_seed", "feature_fraction_seed", "drop_seed", "objective_seed", "data_random_seed",
-    "aft_loss_distribution", "aft_loss_distribution_scale", "use_missing", "subsample_for_bin", "max_bin_by_feature",
-    "forced_bins",
+    "aft_loss_distribution", "aft_loss_distribution_scale", "use_missing", "zero_as_missing",
+    "linear_tree", "linear_lambda", "subsample_for_bin",
+    "max_bin_by_feature", "forced_bins", "forced_splits",
     "colsample_bylevel", "floors_columns", "grow_policy", "extra_trees", "extra_seed", "path_smooth", "feature_contri",
     "monotone_penalty", "cegb_tradeoff", "cegb_penalty_split", "cegb_penalty_feature_coupled", "max_cat_to_onehot",
     "max_cat_threshold", "min_data_per_group",
@@ -103,11 +105,14 @@ def _deciding(params: Params, n_parallel_trees: int) -> dict[str, Any]:
     for name in values.keys() & _ONLY_IF_SET:  # so that checkpoints from before they existed can be resumed
         if values[name] == _DEFAULTS[name]:
             del values[name]
-    for name in ("quantile_alpha", "feature_contri", "cegb_penalty_feature_coupled", "max_bin_by_feature"):
+    of_numbers = ("quantile_alpha", "feature_contri", "cegb_penalty_feature_coupled", "max_bin_by_feature")
+    for name in (*of_numbers, "target_sizes"):
         if isinstance(values.get(name), tuple):
             values[name] = list(values[name])
     if "forced_bins" in values:
         values["forced_bins"] = [[column, list(ends)] for column, ends in values["forced_bins"]]
+    if "forced_splits" in values:
+        values["forced_splits"] = json.loads(json.dumps(values["forced_splits"]))
     gains = values.pop("label_gain")
     values |= {"label_gain": list(gains)} if gains else {}
     monotone, sets = values.pop("monotone_constraints"), values.pop("interaction_constraints")

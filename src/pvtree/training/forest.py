@@ -13,6 +13,7 @@ import numpy as np
 from pvtree.binning.shard import Shard
 from pvtree.comm.worker import Worker
 from pvtree.find_split import make_strategy
+from pvtree.growing.many_classes import ManyClassTreeMaker, repeated
 from pvtree.growing.sampling import bootstrap_copies, counted_rows, is_empty
 from pvtree.growing.tree_maker import ClassTreeMaker, GradientTreeMaker, weight_kind
 from pvtree.kernels.team import Team
@@ -24,7 +25,8 @@ from pvtree.parameters.params import Params
 class Planter:
     """Grows the trees of a forest on one shard, one at a time."""
 
-    def __init__(self, shard: Shard, params: Params, worker: Worker) -> None:
+    def __init__(self, shard: Shard, params: Params, worker: Worker, grown_on: Shard | None = None) -> None:
+        """``grown_on`` is what trees of several columns of classes grow on; planters may share it."""
         # The gains of Definition 2.1 do not smooth categories.
         self.shard, self.params, self.worker = shard, replace(params, cat_smooth=0.0, cat_l2=0.0), worker
         params = self.params
@@ -33,7 +35,10 @@ class Planter:
         self.counted = shard.counted
         strategy = make_strategy(params, worker.comm)
         self.maker: ClassTreeMaker | GradientTreeMaker
-        if params.criterion == "entropy":
+        self.grown_on = grown_on or (repeated(shard, len(params.target_sizes)) if params.target_sizes else shard)
+        if params.target_sizes:
+            self.maker = ManyClassTreeMaker(shard, kind, params, worker, strategy, self.grown_on)
+        elif params.criterion == "entropy":
             self.maker = ClassTreeMaker(shard, kind, params, worker, strategy)
         else:
             self.maker = GradientTreeMaker(shard, kind, params, worker, strategy)
@@ -74,7 +79,7 @@ def plant_forest(planter: Planter, n_trees: int, first: int) -> Iterator[list[Tr
     idle: SimpleQueue[Planter] = SimpleQueue()
     teams = [Team(1) for _ in range(n_threads)]
     for team in teams:
-        idle.put(Planter(planter.shard, planter.params, Worker.alone(team)))
+        idle.put(Planter(planter.shard, planter.params, Worker.alone(team), planter.grown_on))
 
     def plant(number: int) -> list[Tree]:
         planter = idle.get()

@@ -64,4 +64,6 @@ class TrainOptions:
             classes=None if self.classes is None else tuple(self.classes),
             categories={k: tuple(v) for k, v in self.categories.items()},
             n_parallel_trees=n_parallel_trees,
+            zero_as_missing=params.zero_as_missing,
+            target_sizes=params.target_sizes,
         )

@@ -20,7 +20,7 @@ from pvtree.reading.training_rows import TrainingRows
 class OutOfBag(NamedTuple):
     """What a forest predicts for its training rows without the trees that saw them."""
 
-    score: float  # accuracy, or R^2 as the mean over the targets
+    score: float  # accuracy or R^2, as the mean over the targets
     predictions: np.ndarray  # (n_rows, n_outputs) of all workers' rows in their order; NaN if all trees saw a row
 
 
@@ -43,15 +43,16 @@ def judge_out_of_bag(model: Model, rows: TrainingRows, params: Params, comm: Com
     with np.errstate(invalid="ignore"):
         predicted = sums / n_trees[:, None]
     is_judged = n_trees > 0
-    score = _score(rows.y[is_judged], predicted[is_judged], model.classes is not None, comm)
+    score = _score(rows.y[is_judged], predicted[is_judged], model, comm)
     return OutOfBag(score, in_order(predicted, all_numbers(rows, comm), comm))
 
 
-def _score(y: np.ndarray, predicted: np.ndarray, has_classes: bool, comm: Communicator) -> float:
+def _score(y: np.ndarray, predicted: np.ndarray, model: Model, comm: Communicator) -> float:
     others = comm if comm.size > 1 else None
-    if has_classes:
-        right = (predicted.argmax(axis=1) == y).astype(np.float64)
-        return float(exact_means_of([(right, None)], others, "metrics")[0])
+    if model.classes is not None:
+        of_columns = np.split(predicted, np.cumsum(model.target_sizes)[:-1].astype(np.int64), axis=1)
+        right = [its.argmax(axis=1) == label for its, label in zip(of_columns, np.atleast_2d(y.T), strict=True)]
+        return float(np.mean(exact_means_of([(each.astype(np.float64), None) for each in right], others, "metrics")))
     labels = np.atleast_2d(y.T)
     means = exact_means_of([(label, None) for label in labels], others, "metrics")
     terms = [(np.square(label - column), None) for label, column in zip(labels, predicted.T, strict=True)]

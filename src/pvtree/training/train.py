@@ -51,7 +51,7 @@ class TrainResult:
     out_of_bag: OutOfBag | None = None  # of a forest, if asked for
     # What fit learned from the data; None for plain arrays.
     columns: Columns | None = None
-    classes: np.ndarray | None = None
+    classes: np.ndarray | tuple[np.ndarray, ...] | None = None  # several columns have a tuple
     kept: dict[str, Any] = field(default_factory=dict)  # attributes that callbacks set on env.model, on worker 0
 
 
@@ -109,7 +109,7 @@ def train_worker(rows: TrainingRows, options: TrainOptions, comm: Communicator) 
         worker = Worker.of(team, comm, params.tree_learner)
         began = comm.now()
         n_parallel_trees = count_parallel_trees(rows, params, comm)
-        _check_init_model(options.init_model, n_parallel_trees)
+        _check_init_model(options.init_model, n_parallel_trees, params)
         shard = make_shard(rows, options.categorical, params, team, comm)
         warn_if_skewed(shard, params, comm, options.feature_names)
         binned = comm.now()
@@ -138,8 +138,13 @@ def train_worker(rows: TrainingRows, options: TrainOptions, comm: Communicator) 
         return replace(result, out_of_bag=judge_out_of_bag(result.model, held, params, others, team))
 
 
-def _check_init_model(init_model: Model | None, n_parallel_trees: int) -> None:
-    """All iterations of a model have the same number of trees."""
+def _check_init_model(init_model: Model | None, n_parallel_trees: int, params: Params) -> None:
+    """All iterations of a model have the same number of trees, and all trees read rows alike."""
+    if init_model is not None and init_model.zero_as_missing != params.zero_as_missing:
+        raise InvalidParameterError(
+            f"init_model was trained with zero_as_missing={init_model.zero_as_missing}, this training has "
+            f"zero_as_missing={params.zero_as_missing}; use the same for both."
+        )
     if init_model is not None and init_model.n_parallel_trees != n_parallel_trees:
         raise InvalidParameterError(
             f"init_model adds {init_model.n_parallel_trees} tree(s) to each output in an iteration, this training "

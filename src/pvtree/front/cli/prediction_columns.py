@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from pvtree.errors import InvalidParameterError
-from pvtree.model.model import Model, Scalar
+from pvtree.model.labels import Scalar
+from pvtree.model.model import Model
+from pvtree.model.prediction_kinds import most_probable
 from pvtree.model.tree_text import NUMBERED
 
 KINDS = ("prediction", "proba", "raw", "leaf", "contrib")
@@ -46,10 +48,14 @@ def prediction_columns(
                 f"The model predicts values ({model.objective}), which have no probabilities; leave --proba out."
             )
         return PredictionColumns(
-            [f"proba_{label}" for label in classes], lambda X: probabilities(model, model.predict_raw(X, **how))
+            [f"proba_{label}" for label in _output_names(model)],
+            lambda X: probabilities(model, model.predict_raw(X, **how)),
         )
     if classes is None:
         return PredictionColumns(["prediction"], lambda X: _values(model, model.predict_raw(X, **how)))
+    if model.target_sizes:
+        names = [f"prediction_{column}" for column in range(len(model.target_sizes))]
+        return PredictionColumns(names, lambda X: most_probable(model, model.predict_raw(X, **how)))
     labels = np.asarray(classes)
     if labels.dtype == np.object_:  # of integers beyond 64 bits, which no column of a file holds
         labels = np.array([str(label) for label in classes])
@@ -89,6 +95,9 @@ def probabilities(model: Model, raw: np.ndarray) -> np.ndarray:
 
 def _output_names(model: Model) -> list[str]:
     classes = class_labels(model)
+    if model.target_sizes and classes is not None:
+        column = np.repeat(np.arange(len(model.target_sizes)), model.target_sizes)
+        return [f"{column}_{label}" for column, label in zip(column.tolist(), classes, strict=True)]
     return [str(label) for label in (classes if classes is not None else range(model.n_outputs))]
 
 

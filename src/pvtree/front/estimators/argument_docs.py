@@ -97,6 +97,11 @@ FIT_RANKER: Docs = {
         f"{_PER_ROW} or None",
         "The query of each row. On a cluster, a query whose rows lie on several workers moves to one of them.",
     ),
+    "position": (
+        f"{_PER_ROW} or None",
+        "Where each document was shown, a whole number or a text: what positions add to clicks is learned apart, as "
+        "in LightGBM, and predictions leave it out.",
+    ),
     "eval_group": ("list of array-like or None", "``group`` of each evaluation set."),
     "eval_qid": ("list of array-like or None", "``qid`` of each evaluation set."),
     "eval_at": ("int or list of int", "The ranks at which NDCG is measured, at least 1."),
@@ -133,8 +138,11 @@ SCORE: Docs = {
 
 ATTRIBUTES: Docs = {
     "model_": ("Model", "The trees, with methods to save, export and inspect them."),
-    "classes_": ("ndarray of shape (n_classes,)", "The classes in ascending order."),
-    "n_classes_": ("int", "The number of classes."),
+    "classes_": (
+        "ndarray of shape (n_classes,)",
+        "The classes in ascending order; a list of such arrays if y has several columns.",
+    ),
+    "n_classes_": ("int", "The number of classes; a list of these if y has several columns."),
     "n_features_in_": ("int", "The number of columns of X."),
     "feature_names_in_": ("ndarray of shape (n_features,)", "The names of the columns, if they have any."),
     "feature_importances_": ("ndarray of shape (n_features,)", "See ``importance_type``; not normalised."),

@@ -76,6 +76,11 @@ def lazy_on_dask(method: Callable[..., np.ndarray]) -> Callable[..., Any]:
         now._of_named_rows = False  # every partition would repeat the warning
         predict = BoundMethod(wherever, now, args, kwargs)
         example = predict(np.zeros((1, columns.n_features)))  # shows the dtype and the number of columns
+        if isinstance(example, list):
+            raise InvalidTypeError(
+                f"{method.__name__} of several columns of classes needs rows in memory, but X is a Dask collection; "
+                "call predict with raw_score=True, or pass X.compute()."
+            )
         return lazily(predict, X, example.dtype, None if example.ndim == 1 else example.shape[1])
 
     return wherever

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pvtree.reading.column_values import read_by_column, read_forced_bins
+from pvtree.reading.forced_splits import listed_splits, read_forced_splits
 
 if TYPE_CHECKING:
     from pvtree.reading.tables import Columns
@@ -19,5 +20,10 @@ def read_column_options(values: Mapping[str, Any], columns: Columns) -> dict[str
     settled: dict[str, Any] = {
         name: read_by_column(name, values[name], columns, default) for name, default in defaults.items()
     }
-    settled["forced_bins"] = read_forced_bins(values["forcedbins_filename"], columns)
+    splits = read_forced_splits(values["forcedsplits_filename"], columns)
+    settled["forced_splits"] = splits
+    bins = dict(read_forced_bins(values["forcedbins_filename"], columns))
+    for split in listed_splits(splits):  # so that a bin ends exactly there
+        bins[split.feature] = tuple(sorted({*bins.get(split.feature, ()), split.threshold}))
+    settled["forced_bins"] = tuple(sorted(bins.items()))
     return settled

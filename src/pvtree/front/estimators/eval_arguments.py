@@ -72,8 +72,8 @@ def given_sets(evaluation: EvalArguments, train: GivenRows) -> dict[str, GivenRo
         if score is None and X is train.X and y is train.y:
             score = train.init_score  # the training data starts from the same scores here and there
         sets[name] = replace(
-            train, X=X, y=y, weight=weight, group=group, qid=qid, init_score=score, prefix="eval_",
-            suffix=f" of eval_set {i}",
+            train, X=X, y=y, weight=weight, group=group, qid=qid, init_score=score, position=None,
+            prefix="eval_", suffix=f" of eval_set {i}",
         )  # fmt: skip
     return sets
 

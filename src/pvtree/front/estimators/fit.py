@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from pvtree.comm import Communicator
-from pvtree.comm.agreement import agree_width, all_or_none, check_same
+from pvtree.comm.agreement import all_or_none, check_same
 from pvtree.comm.connect import connect
 from pvtree.comm.user_warnings import warn_user
 from pvtree.errors import InvalidDataError, InvalidParameterError
@@ -173,12 +173,15 @@ class Fitting(Estimator):
         form: Any = {"may_be_table": self._takes_many_targets, "holds_bounds": self._task_of_values() == "aft"}
         given, sets = replace(given, **form), {name: replace(each, **form) for name, each in sets.items()}
         rows, columns, target = self._read_training(given, values, start, options.feature_name, comm)
+        if target.many_classes and sets:
+            raise InvalidParameterError("eval_set does not support several columns of classes; leave it out.")
         params = self._params(values, columns, target.n_classes, target.n_targets)
+        params = replace(params, target_sizes=tuple(map(len, target.many_classes)))
         if start is not None:
             objective = "custom" if callable(params.objective) else params.objective
             check_continues(start, "forest" if params.averages else "gbdt", objective, params)
         eval_sets = read_eval_sets(sets, columns, target, comm, options.evaluation.eval_class_weight)
-        all_or_none(lambda: self._check_loss(params, [rows.y, *(each.y for each in eval_sets)]), comm)
+        all_or_none(lambda: self._check_loss(params, [rows.labels, *(each.y for each in eval_sets)]), comm)
         metrics = self._metrics(options, params, eval_sets, target.n_classes)
         categories = dict(columns.categories)
         result = train_rows(
@@ -188,7 +191,7 @@ class Fitting(Estimator):
                 categorical={j: len(values) for j, values in categories.items() if j not in columns.ordered},
                 categories=categories,
                 feature_names=columns.names,
-                classes=None if target.classes is None else tuple(target.classes.tolist()),
+                classes=target.labels,
                 eval_sets=eval_sets,
                 metrics=metrics,
                 callbacks=options.callbacks,
@@ -199,7 +202,7 @@ class Fitting(Estimator):
             ),
             comm,
         )
-        return replace(result, columns=columns, classes=target.classes)
+        return replace(result, columns=columns, classes=target.many_classes or target.classes)
 
     def _check_loss(self, params: Params, labels: list[np.ndarray]) -> None:
         """Raise unless the labels of all sets suit the loss, and the loss suits the constraints."""
@@ -222,6 +225,10 @@ class Fitting(Estimator):
             raise InvalidParameterError(
                 f"monotone_constraints do not suit objective={params.objective!r}, whose leaves return quantiles; "
                 "leave monotone_constraints out, or use 'huber'."
+            )
+        if LOSSES[params.objective].renewal is not None and params.linear_tree:
+            raise InvalidParameterError(
+                f"linear_tree does not suit objective={params.objective!r}, whose leaves return quantiles; use 'huber'."
             )
 
     def _values(self, options: FitOptions, n_workers: int) -> dict[str, Any]:
@@ -289,16 +296,15 @@ class Fitting(Estimator):
         self, given: GivenRows, values: dict[str, Any], start: Model | None, names: Any, comm: Communicator
     ) -> tuple[TrainingRows, Columns, Target]:
         """This worker's rows as numbers, and what all workers learned about the columns and the target."""
+        from pvtree.reading.class_targets import find_target
         from pvtree.reading.class_weights import ClassWeights
-        from pvtree.reading.training_rows import Target, find_classes, open_rows, read_rows
+        from pvtree.reading.training_rows import open_rows, read_rows
 
         opened = open_rows(self._with_queries(given, comm), comm, self._drops_weightless)
-        classes = None
-        if self._target_kind == "class":
-            known = getattr(self, "_known_classes", None)  # train knows them from num_class
-            if start is not None and start.classes is not None:
-                known = np.asarray(start.classes)
-            classes = find_classes(opened, known, comm)
+        known = getattr(self, "_known_classes", None)  # train knows them from num_class
+        if start is not None and start.classes is not None:
+            known = start.classes
+        opened, target = find_target(self._target_kind, opened, known, start.target_sizes if start else (), comm)
         known_columns = None
         if start is not None:
             has_names = inputs.column_names(opened.X) is not None
@@ -306,9 +312,6 @@ class Fitting(Estimator):
         columns = inputs.learn_columns(
             opened.X, values["categorical_feature"], values["max_bin"], comm, names, known_columns
         )
-        target = Target(self._target_kind, classes, agree_width(opened.y, comm))
-        if target.n_targets > 1 and len(opened.y) == 0:
-            opened = replace(opened, y=np.empty((0, target.n_targets)))
         rows = read_rows(opened, columns, target, "init_model", comm)
         return ClassWeights.of(values).applied(rows, target, comm), columns, target
 
@@ -363,6 +366,13 @@ class Fitting(Estimator):
     def _with_queries(self, given: GivenRows, comm: Communicator) -> GivenRows:
         return given
 
+    def _keep_classes(self, classes: Any) -> None:
+        """``classes`` are those of y, or a tuple of those of its columns; None if y holds no classes."""
+        many = isinstance(classes, tuple)
+        if classes is not None:
+            self.classes_ = list(classes) if many else classes
+            self.n_classes_: Any = [len(each) for each in classes] if many else len(classes)
+
     def _keep(self, result: TrainResult, callbacks: list[Any]) -> None:
         """Set all fitted attributes at once, so that a fit which fails leaves the estimator as it was."""
         columns, classes = result.columns, result.classes
@@ -383,9 +393,7 @@ class Fitting(Estimator):
         self.n_features_in_ = columns.n_features
         self._of_named_rows = columns.of_named_rows
         self._set_by_callbacks = result.kept
-        if classes is not None:
-            self.classes_ = classes
-            self.n_classes_ = len(classes)
+        self._keep_classes(classes)
         if columns.names is not None:
             self.feature_names_in_ = np.asarray(columns.names, dtype=object)
         elif hasattr(self, "feature_names_in_"):

@@ -15,6 +15,7 @@ from pvtree.front.estimators.tasks import Classifier, Regressor
 from pvtree.parameters.params import SEPARATE_LEARNERS, TREE_LEARNERS
 from pvtree.parameters.rule_kinds import one_of
 from pvtree.parameters.rules import RULES
+from pvtree.reading.label_columns import classes_of_columns, columns_of
 
 if TYPE_CHECKING:
     from pvtree.training.train import TrainResult
@@ -45,19 +46,30 @@ class _Forest(Fitting):
             self.oob_score_ = result.out_of_bag.score
             predicted = result.out_of_bag.predictions
             if self._target_kind == "class":
-                self.oob_decision_function_ = predicted
+                many = isinstance(self.classes_, list)
+                self.oob_decision_function_ = columns_of(predicted, self.classes_) if many else predicted
             else:
                 self.oob_prediction_ = predicted[:, 0] if predicted.shape[1] == 1 else predicted
 
 
 class _ClassForest(_Forest, Classifier):
+    _takes_many_targets = True
     _rules = _FOREST_RULES | {"criterion": one_of("The gain of a split: information gain.", "entropy")}
 
     def _task(self, n_classes: int) -> str:
         return "classification"
 
-    def _probabilities(self, raw: np.ndarray) -> np.ndarray:
-        return raw  # the mean of the leaves' class frequencies
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def _probabilities(self, raw: np.ndarray) -> Any:
+        """The mean of the leaves' class frequencies; a list of these if y has several columns."""
+        return columns_of(raw, self.classes_) if isinstance(self.classes_, list) else raw
+
+    def _classes_of(self, raw: np.ndarray) -> np.ndarray:
+        return classes_of_columns(raw, self.classes_) if isinstance(self.classes_, list) else super()._classes_of(raw)
 
 
 class _ValueForest(_Forest, Regressor):

@@ -31,6 +31,8 @@ def check_kinds(values: Mapping[str, Any]) -> None:
             f"tree_learner={values['tree_learner']!r} does not support cegb_penalty_feature_coupled, because its "
             "workers grow trees apart; leave it out, or use another tree_learner."
         )
+    if values["linear_tree"]:
+        _check_linear(values)
     draws = values["subsample_freq"] > 0 and min(_fractions(values)) < 1
     if kind == "rf":
         if values["num_parallel_tree"] > 1:
@@ -51,6 +53,20 @@ def check_kinds(values: Mapping[str, Any]) -> None:
             raise InvalidParameterError(
                 f"top_rate and other_rate must sum to 1 at most, got {values['top_rate']} and {values['other_rate']}."
             )
+
+
+def _check_linear(values: Mapping[str, Any]) -> None:
+    """Raise if something would have to know what a linear leaf returns."""
+    others = {
+        f"boosting_type={values['boosting_type']!r}": values["boosting_type"] in ("dart", "rf"),
+        f"tree_learner={values['tree_learner']!r}": values["tree_learner"] in SEPARATE_LEARNERS,
+        "monotone_constraints": values["monotone_constraints"] is not None,
+        "max_delta_step": values["max_delta_step"] > 0,
+        "zero_as_missing": values["zero_as_missing"],
+    }
+    for name, is_asked in others.items():
+        if is_asked:
+            raise InvalidParameterError(f"linear_tree does not support {name}; leave one of them out.")
 
 
 def check_fractions(params: Params) -> None:

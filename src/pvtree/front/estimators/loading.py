@@ -12,6 +12,7 @@ from pvtree.front.estimators.forest import RandomForestClassifier, RandomForestR
 from pvtree.front.estimators.gbdt import GBDTClassifier, GBDTRegressor
 from pvtree.front.estimators.ranker import GBDTRanker
 from pvtree.parameters.loss_table import LOSSES
+from pvtree.reading.label_columns import split_classes
 
 if TYPE_CHECKING:
     from pvtree.front.estimators.fit import Fitting
@@ -52,8 +53,9 @@ def restored(estimator: Fitting, model: Model) -> Fitting:
         estimator.feature_names_in_ = np.asarray(model.feature_names, dtype=object)
     if estimator._target_kind == "class":
         n_classes = max(2, model.n_outputs)
-        estimator.classes_ = np.arange(n_classes) if model.classes is None else np.asarray(model.classes)
-        estimator.n_classes_ = len(estimator.classes_)
+        labels = np.arange(n_classes) if model.classes is None else np.asarray(model.classes)
+        of_columns = tuple(split_classes(model.classes, model.target_sizes))
+        estimator._keep_classes(of_columns or labels)
     return estimator
 
 

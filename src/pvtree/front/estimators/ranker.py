@@ -9,7 +9,7 @@ import numpy as np
 
 from pvtree.comm import Communicator
 from pvtree.comm.user_warnings import warn_user
-from pvtree.errors import InvalidDataError, public
+from pvtree.errors import InvalidDataError, InvalidParameterError, public
 from pvtree.front.estimators.argument_docs import FIT_RANKER, documented
 from pvtree.front.estimators.base import store
 from pvtree.front.estimators.eval_arguments import EvalArguments, paired
@@ -23,6 +23,7 @@ from pvtree.parameters.loss_table import losses_of
 from pvtree.parameters.rule_kinds import objective
 from pvtree.parameters.rules import RULES
 from pvtree.reading import inputs
+from pvtree.reading.dask_data import is_collection
 
 if TYPE_CHECKING:
     from pvtree.reading.training_rows import GivenRows
@@ -58,6 +59,8 @@ class GBDTRanker(Values, GBDTModel):
         grow_policy: str = "lossguide",
         extra_trees: bool = False,
         path_smooth: float = 0.0,
+        linear_tree: bool = False,
+        linear_lambda: float = 0.0,
         feature_contri: Any = None,
         cegb_tradeoff: float = 1.0,
         cegb_penalty_split: float = 0.0,
@@ -67,7 +70,9 @@ class GBDTRanker(Values, GBDTModel):
         min_data_in_bin: int = 1,
         subsample_for_bin: int = 200000,
         use_missing: bool = True,
+        zero_as_missing: bool = False,
         forcedbins_filename: Any = None,
+        forcedsplits_filename: Any = None,
         cat_smooth: float = 10.0,
         cat_l2: float = 10.0,
         max_cat_to_onehot: int = 0,
@@ -92,6 +97,7 @@ class GBDTRanker(Values, GBDTModel):
         eval_metric: Any = None,
         lambdarank_truncation_level: int = 30,
         lambdarank_norm: bool = True,
+        lambdarank_position_bias_regularization: float = 0.0,
         label_gain: Any = None,
         categorical_feature: Any = "auto",
         monotone_constraints: Any = None,
@@ -159,6 +165,7 @@ class GBDTRanker(Values, GBDTModel):
         eval_qid: Any = None,
         eval_metric: Any = None,
         eval_at: Any = (10,),
+        position: Any = None,
         early_stopping_rounds: int | None = None,
         callbacks: Any = None,
         init_model: Any = None,
@@ -204,4 +211,18 @@ class GBDTRanker(Values, GBDTModel):
         )
         from pvtree.reading.training_rows import GivenRows
 
-        return self._fit(GivenRows(X, y, sample_weight, group, qid, init_score), options)
+        if position is not None:
+            self._check_positions(X, checkpoint)
+        return self._fit(GivenRows(X, y, sample_weight, group, qid, init_score, position), options)
+
+    def _check_positions(self, X: Any, checkpoint: Any) -> None:
+        """Raise if position is given together with what does not know it."""
+        others = {
+            "Dask collections": is_collection(X),
+            "checkpoint": checkpoint is not None,
+            "a function as objective": callable(self.objective),
+            "objective='rank_xendcg'": self._task(1) == "rank_xendcg",
+        }
+        for name, is_asked in others.items():
+            if is_asked:
+                raise InvalidParameterError(f"position does not support {name}; leave one of them out.")

@@ -120,10 +120,11 @@ class Classifier(ClassifierMixin, Fitting):
 
     @lazy_on_dask
     @documented(PREDICT, "ndarray of shape (n_rows, n_classes)")
-    def predict_log_proba(self, X: Any, num_iteration: int | None = None, *, start_iteration: int = 0) -> np.ndarray:
+    def predict_log_proba(self, X: Any, num_iteration: int | None = None, *, start_iteration: int = 0) -> Any:
         """Logarithms of the probabilities, in the order of ``classes_``."""
+        found = self.predict_proba(X, num_iteration, start_iteration=start_iteration)
         with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X, num_iteration, start_iteration=start_iteration))
+            return [np.log(each) for each in found] if isinstance(found, list) else np.log(found)
 
     @documented(SCORE, "float")
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

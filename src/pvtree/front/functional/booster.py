@@ -16,6 +16,7 @@ from pvtree.front.functional.booster_steps import empty_model, metrics_of, one_m
 from pvtree.front.functional.dataset import Dataset
 from pvtree.model.any_file import parse_any, read_any
 from pvtree.model.lightgbm_dump import dumped, table
+from pvtree.model.linear_leaves import refuse_linear
 from pvtree.model.model import Model
 from pvtree.model.predict_options import PredictOptions, further_names
 from pvtree.model.prediction_kinds import checked_range, finished, predict_kind
@@ -362,6 +363,7 @@ class Booster:
 
     def _bound(self, extreme: Callable[[np.ndarray], Any]) -> float:
         model = self.model_
+        refuse_linear(model, "lower_bound and upper_bound")
         leaves = [float(extreme(tree.value[tree.feature < 0])) for tree in model.trees]
         return float(model.init_score.sum()) + sum(leaves)
 

@@ -43,6 +43,10 @@ def one_more(
         raise InvalidParameterError(
             "Booster.update does not support boosting_type='dart', which changes trees of earlier calls; use train."
         )
+    if train_set.position is not None:
+        raise InvalidParameterError(
+            "Booster.update does not support position, whose biases no model keeps between calls; use train."
+        )
     if start is not None and fobj is not None and known != "custom":
         # The gradients are the caller's; the meaning of scores, and the classes, stay.
         classes, start = start.classes, replace(start, objective="custom", classes=None)

@@ -14,7 +14,7 @@ from pvtree.reading.dask_data import is_collection
 from pvtree.reading.inputs import column_names
 from pvtree.reading.pandas_columns import is_frame
 from pvtree.reading.tables import Table, is_sparse
-from pvtree.reading.targets import read_init_score, read_queries
+from pvtree.reading.targets import read_init_score, read_positions, read_queries
 
 _BESIDE = ("label", "weight", "group", "qid", "init_score")  # what stands beside the rows
 
@@ -42,8 +42,9 @@ class Dataset:
         The number of rows of each query, for ranking.
     init_score : array-like or None, default=None
         The raw score that boosting starts from in each row; with several classes a column for each.
-    position : None
-        Not supported.
+    position : array-like or None, default=None
+        Where each document was shown to users, for ranking: whole numbers or texts. Training learns what a position
+        adds to a document's relevance, and predictions leave it out.
     feature_name : list of str or "auto", default="auto"
         Names of the columns.
     categorical_feature : list or "auto", default="auto"
@@ -73,8 +74,6 @@ class Dataset:
         *,
         qid: Any = None,
     ) -> None:
-        if position is not None:
-            raise InvalidParameterError("position is not supported; leave it out.")
         self.params = dict(params or {})
         if isinstance(data, str | os.PathLike):
             found = read_path(data, self.params)
@@ -87,7 +86,7 @@ class Dataset:
             if isinstance(categorical_feature, str):
                 categorical_feature = found.get("categorical_feature", categorical_feature)
         self.data, self.label, self.weight, self.group, self.qid = gathered(data), label, weight, group, qid
-        self.init_score, self.reference = init_score, reference
+        self.init_score, self.reference, self.position = init_score, reference, position
         self.feature_name, self.categorical_feature = feature_name, categorical_feature
         self.used_indices: np.ndarray | None = None
         if is_frame(self.data) and not isinstance(feature_name, str) and feature_name is not None:
@@ -139,6 +138,7 @@ class Dataset:
             categorical_feature=self.categorical_feature,
             params=params or self.params,
             qid=_rows(self.query_ids(), rows),
+            position=_rows(self.position, rows),
         )
         part.used_indices = rows
         return part
@@ -184,8 +184,12 @@ class Dataset:
         scores = read_init_score(self.init_score, self.num_data())
         return scores[:, 0] if scores is not None and scores.shape[1] == 1 else scores
 
-    def get_position(self) -> None:
-        return None
+    def get_position(self) -> np.ndarray | None:
+        """The number of each row's position among the different ones, int32, as in LightGBM."""
+        if self.position is None:
+            return None
+        numbers = np.unique(read_positions(self.position, self.num_data()), return_inverse=True)[1]
+        return numbers.astype(np.int32)
 
     def get_field(self, field_name: str) -> np.ndarray | None:
         """A column by LightGBM's name. "group" are the bounds of the queries: 0, then where each ends."""
@@ -228,8 +232,8 @@ class Dataset:
         return self
 
     def set_position(self, position: Any) -> Self:
-        if position is not None:
-            raise InvalidParameterError("position is not supported; leave it out.")
+        """Where each document was shown."""
+        self.position = None if position is None else read_positions(position, self.num_data())
         return self
 
     def set_feature_name(self, feature_name: Any) -> Self:
@@ -295,6 +299,8 @@ class Dataset:
 
     def save_binary(self, filename: str | os.PathLike[str]) -> Self:
         """Write the rows and what stands beside them to a file that ``Dataset(filename)`` reads."""
+        if self.position is not None:
+            raise InvalidParameterError("save_binary does not support position; call set_position after reading.")
         beside = {name: getattr(self, name) for name in _BESIDE if name != "init_score"}
         categorical = self.categorical_feature
         settings = {

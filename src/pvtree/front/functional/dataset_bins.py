@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pvtree.front.functional.dataset import Dataset
 
 
-_KNOWN = ("max_bin", "min_data_in_bin", "max_bin_by_feature", "forcedbins_filename")
+_KNOWN = ("max_bin", "min_data_in_bin", "max_bin_by_feature", "forcedbins_filename", "zero_as_missing")
 
 
 def count_bins(data: Dataset, feature: int) -> int:
@@ -36,10 +36,12 @@ def count_bins(data: Dataset, feature: int) -> int:
         min_rows,
         read_by_column("max_bin_by_feature", settings.get("max_bin_by_feature"), columns, max_bin),
         dict(read_forced_bins(settings.get("forcedbins_filename"), columns)),
+        bool(settings.get("zero_as_missing", False)),
     )
     sample = RowIds.consecutive(source.shape[0]).sample()
     with Team(1) as team:
         thresholds = choose_own_bins(source, sample, (0, source.shape[1]), categorical, rules, team)
     column = source.matrix()[:, feature]
-    has_missing = np.isnan(column).any() or (feature in categorical and (column == 0).any())
+    zero_is_missing = rules.zero_as_missing or feature in categorical
+    has_missing = np.isnan(column).any() or (zero_is_missing and (column == 0).any())
     return int(thresholds.n_bins[feature]) + int(has_missing)

@@ -205,6 +205,7 @@ def run(
     ranks = parsed.task in losses_of("relevance")
     if ranks:
         given |= {"group": train_set.group, "qid": train_set.qid, "eval_at": parsed.eval_at}
+        given |= {} if train_set.position is None else {"position": train_set.position}
     if sets or parsed.metrics:
         given["eval_metric"] = ExactMetrics(_metrics(parsed, feval) or ())
     if sets:

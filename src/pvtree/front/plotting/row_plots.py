@@ -196,6 +196,8 @@ def _output(estimator: Any, target: Any) -> tuple[int, str]:
         if target is not None:
             integer("", 0, n_outputs - 1).check("target", target)
         return (-1 if target is None else int(target)), "Mean prediction"
+    if estimator.model_.target_sizes:
+        raise InvalidTypeError("This plot does not support several columns of classes; train one model per column.")
     classes = list(estimator.classes_)
     if target is not None and target not in classes:
         raise InvalidParameterError(f"target={target!r} is no class; use one of {', '.join(map(str, classes))}.")

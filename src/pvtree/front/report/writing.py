@@ -7,6 +7,7 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
+from pvtree.errors import InvalidTypeError
 from pvtree.front.report import columns, predictions, summary, training, trees, workers
 from pvtree.front.report.page import load_package, render
 from pvtree.front.report.subject import Subject, read_rows
@@ -28,6 +29,8 @@ def write_report(
     for package in ("altair", "vl_convert"):
         load_package(package)
     check_is_fitted(estimator, "model_")
+    if estimator.model_.target_sizes:
+        raise InvalidTypeError("Reports do not support several columns of classes; train one model per column.")
     subject = Subject(estimator, read_rows(estimator, X, y, sample_weight, group, qid))
     found = [section for each in SECTIONS if (section := each.section(subject)) is not None]
     page = render(f"{type(estimator).__name__} report", found)
