@@ -164,7 +164,7 @@ def test_files(tmp_path):
     model.model_.export_lightgbm(path)
     np.testing.assert_allclose(lightgbm.Booster(model_file=path).predict(X), expected, rtol=1e-14)
     np.testing.assert_allclose(Model.from_lightgbm(path).predict(X), expected, rtol=1e-14)
-    assert " * column 0" in model.model_.tree_text(1)
+    assert " * column 2" in model.model_.tree_text(1)
     leaf = model.booster_.dump_model()["tree_info"][1]["tree_structure"]["left_child"]
     while "leaf_index" not in leaf:
         leaf = leaf["left_child"]
