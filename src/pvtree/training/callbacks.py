@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pvtree.comm.user_warnings import warn_user
+from pvtree.comm.user_warnings import tell_user, warn_user
 from pvtree.errors import InvalidParameterError, InvalidTypeError, public
 from pvtree.parameters.aliases import right_names
 from pvtree.parameters.params import plain
@@ -225,7 +225,7 @@ class early_stopping:
         if self.verbose:
             scores = ", ".join(f"{name} {metric} {value:g}" for name, metric, value, *_ in best_results)
             watched = f"{result.dataset_name} {result.metric_name}"
-            print(f"{watched} {why}; the best iteration is {best_iteration + 1}: {scores}")
+            tell_user(f"{watched} {why}; the best iteration is {best_iteration + 1}: {scores}")
         raise EarlyStopException(best_iteration, best_results, self.keeps_later)
 
 
@@ -251,7 +251,7 @@ class log_evaluation:
     def __call__(self, env: CallbackEnv) -> None:
         if self.period > 0 and env.evaluation_result_list and (env.iteration + 1) % self.period == 0:
             shown = "\t".join(map(self._text, env.evaluation_result_list))
-            print(f"[{env.iteration + 1}]\t{shown}", flush=True)
+            tell_user(f"[{env.iteration + 1}]\t{shown}")
 
     def _text(self, result: Sequence[Any]) -> str:
         deviation = f" + {result[4]:g}" if len(result) > 4 and self.show_stdv else ""
