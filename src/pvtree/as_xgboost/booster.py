@@ -175,7 +175,8 @@ class Booster(LightGBMBooster):
     def update(self, dtrain: Dataset, iteration: int = 0, fobj: Any = None) -> None:  # type: ignore[override]
         """Train one more iteration."""
         started = "model_" in self.__dict__ and self.model_.n_iterations
-        self.model_ = one_more(self.params, dtrain, self.model_ if started else None, fobj, FAMILY)
+        start = self.model_ if started else None
+        self.model_ = one_more(self.params, dtrain, start, fobj, FAMILY, self._steps)
 
     def boost(self, dtrain: Dataset, iteration: int, grad: Any, hess: Any) -> None:
         """Train one more iteration with these gradients and hessians."""

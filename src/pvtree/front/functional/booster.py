@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError, public
-from pvtree.front.functional.booster_steps import empty_model, metrics_of, one_more, refit
+from pvtree.front.functional.booster_steps import Steps, empty_model, metrics_of, one_more, refit
 from pvtree.front.functional.dataset import Dataset
 from pvtree.model.any_file import parse_any, read_any
 from pvtree.model.lightgbm_dump import dumped, table
@@ -95,6 +95,7 @@ class Booster:
 
     def _keep_rows(self, train_set: Dataset | None, valid_sets: list[Dataset], names: Any) -> None:
         self.train_set, self._train_name = train_set, "training"
+        self._steps = Steps()
         listed = [names] if isinstance(names, str) else list(names or [])
         self._valid: dict[str, Dataset] = {}
         for number, data in enumerate(valid_sets):
@@ -123,10 +124,11 @@ class Booster:
         """Everything but the rows, as in LightGBM."""
         if "model_" not in self.__dict__:
             _ = self.model_
-        return {**self.__dict__, "train_set": None, "_valid": {}}
+        return {**self.__dict__, "train_set": None, "_valid": {}, "_steps": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self._steps = Steps()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.model_!r}>"
@@ -134,7 +136,7 @@ class Booster:
     def update(self, train_set: Dataset | None = None, fobj: Any = None) -> bool:
         """Train one more iteration; return whether it changed nothing, because no split was possible.
 
-        Every call makes the bins anew; ``train`` is faster for many iterations.
+        The training goes on where the last call left it; other rows, trees or bins begin another one from the trees.
 
         Parameters
         ----------
@@ -149,7 +151,7 @@ class Booster:
             raise InvalidParameterError("update needs rows; make the Booster with train_set, or pass train_set.")
         started = "model_" in self.__dict__ and self.model_.n_iterations
         start = self.model_ if started else None
-        self.model_ = one_more(self.params, self.train_set, start, fobj, self._family())
+        self.model_ = one_more(self.params, self.train_set, start, fobj, self._family(), self._steps)
         added = self.model_.trees[-self.model_.trees_per_iteration :]
         return all(tree.n_nodes == 1 for tree in added)
 
