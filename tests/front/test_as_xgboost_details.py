@@ -117,3 +117,19 @@ def test_nullable_columns_are_counted_without_what_is_missing():
     for kind in ("Int64", "boolean", "Float32", "int64[pyarrow]"):
         frame = pd.DataFrame({"a": pd.Series([1, 0, None, 1], dtype=kind), "b": pd.Series([0, 1, 1, None], dtype=kind)})
         assert xgb.DMatrix(frame).num_nonmissing() == xgboost.DMatrix(frame).num_nonmissing() == 6
+
+
+def test_a_depth_of_0_is_no_limit():
+    rows = np.random.default_rng(0).normal(size=(200, 2))
+    target = rows[:, 0] * rows[:, 1]
+    zero, none = (xgb.XGBRegressor(max_depth=limit, n_estimators=1).fit(rows, target) for limit in (0, -1))
+    assert zero.model_ == none.model_
+    assert len(zero.model_.trees[0].feature) > 2**7  # more nodes than a tree of depth 6 has
+
+
+def test_modules_have_xgboost_s_names():
+    assert xgb.core.Booster is xgb.training.Booster is xgb.Booster
+    assert xgb.sklearn.XGBRanker is xgb.XGBRanker
+    assert xgb.plotting.plot_tree is xgb.plot_tree
+    with pytest.raises(xgb.core.XGBoostError):
+        xgb.Booster(model_file="nowhere.json")

@@ -48,7 +48,6 @@ def test_the_sentence_names_parameter_range_and_value():
         ("learning_rate", -1),
         ("learning_rate", np.inf),
         ("num_leaves", 0),
-        ("max_depth", 0),
         ("max_depth", -2),
         ("min_child_samples", 0),
         ("min_child_weight", -1.0),

@@ -153,6 +153,8 @@ def make_params(values: Mapping[str, Any], n_features: int, **settled: Any) -> P
         chosen["n_workers"] = 1
     if chosen.get("num_leaves") == -1:
         chosen["num_leaves"] = 0
+    if "max_depth" in chosen:
+        chosen["max_depth"] = depth_limit(chosen["max_depth"])
     if not chosen.get("num_leaves", 31):
         chosen["grow_policy"] = "lossguide"  # without a limit on leaves, both policies grow the same tree
     if chosen.get("ballot_rows") == "all":
@@ -194,6 +196,11 @@ def refuse_serial(tree_learner: str, n_workers: int) -> None:
             f"tree_learner='serial' trains on one worker, but there are {n_workers}; leave tree_learner out for the "
             "model of one machine, or use 'voting' for the least traffic."
         )
+
+
+def depth_limit(max_depth: int) -> int:
+    """The trainer's ``max_depth``: 0 is no limit too, as in LightGBM and XGBoost."""
+    return max_depth or -1
 
 
 def plain(value: Any) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 from pvtree.comm.user_warnings import tell_user, warn_user
 from pvtree.errors import InvalidParameterError, InvalidTypeError, public
 from pvtree.parameters.aliases import right_names
-from pvtree.parameters.params import plain
+from pvtree.parameters.params import depth_limit, plain
 from pvtree.parameters.rule_kinds import integer
 from pvtree.parameters.rules import RULES
 
@@ -90,7 +90,7 @@ class Training:
             )
         for name, value in changeable(params).items():
             RULES[name].check(name, value)
-            self._changes[name] = plain(value)
+            self._changes[name] = depth_limit(value) if name == "max_depth" else plain(value)
 
     def kept(self) -> dict[str, Any]:
         """The attributes that callbacks have set; the finished Booster has them too."""
