@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 from pvtree.errors import (
@@ -127,7 +128,9 @@ __all__ = [
     "theory",
     "train",
 ]
-# Imported when they are first used. The last six have the names of LightGBM's modules.
+# LightGBM's modules lie in a folder of their own but are imported as those of lightgbm are: pvtree.sklearn, ...
+__path__ = [*__path__, os.path.join(os.path.dirname(__file__), "as_lightgbm")]
+# Imported when they are first used.
 _MODULES = ("as_xgboost", "comm", "theory", "basic", "callback", "compat", "engine", "plotting", "sklearn")
 # The modules of public names that are not in pvtree.front.estimators.
 _HOMES = {

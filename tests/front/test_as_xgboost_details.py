@@ -120,7 +120,7 @@ def test_nullable_columns_are_counted_without_what_is_missing():
 
 
 def test_a_depth_of_0_is_no_limit():
-    rows = np.random.default_rng(0).normal(size=(200, 2))
+    rows = np.random.default_rng(0).normal(size=(600, 2))
     target = rows[:, 0] * rows[:, 1]
     zero, none = (xgb.XGBRegressor(max_depth=limit, n_estimators=1).fit(rows, target) for limit in (0, -1))
     assert zero.model_ == none.model_

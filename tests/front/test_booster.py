@@ -1,6 +1,7 @@
 """Booster as LightGBM's users write it; LightGBM's own reads the same trees beside it."""
 
 import copy
+import gc
 import pickle
 import threading
 
@@ -273,6 +274,7 @@ def test_an_update_that_fails_leaves_the_model_and_no_thread():
     waiting = set(threading.enumerate()) - before
     assert waiting
     del booster
+    gc.collect()
     for thread in waiting:
         thread.join(10)
         assert not thread.is_alive()

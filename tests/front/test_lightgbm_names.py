@@ -84,7 +84,7 @@ def test_compat_knows_the_optional_packages():
 
     from pvtree import compat
 
-    for name in ("PANDAS_INSTALLED", "PYARROW_INSTALLED", "MATPLOTLIB_INSTALLED", "GRAPHVIZ_INSTALLED"):
+    for name in ("PANDAS_INSTALLED", "MATPLOTLIB_INSTALLED", "GRAPHVIZ_INSTALLED"):
         assert getattr(compat, name) is getattr(theirs, name)
     assert compat.pd_DataFrame is theirs.pd_DataFrame
     with pytest.raises(compat.LGBMNotFittedError):

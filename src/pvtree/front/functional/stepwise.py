@@ -116,9 +116,13 @@ class Stepwise:
         for category, sentence in gate.heard:
             warn_user(sentence, category)
         gate.heard = []
-        if gate.error is not None:
+        error, gate.error = gate.error, None
+        if error is not None:
             gate.is_closed = True
-            raise gate.error
+            try:
+                raise error
+            finally:
+                del error  # its traceback holds this frame, which would hold it
         assert gate.model is not None
         return gate.model
 

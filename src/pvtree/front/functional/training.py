@@ -326,7 +326,9 @@ def _check_labels(parsed: ParsedParams, label: Any) -> None:
         return
     n_classes = 2 if LOSSES[parsed.task].n_outputs == 1 else parsed.n_classes
     if n_classes < 2:
-        raise InvalidParameterError(f"objective={parsed.task!r} needs the number of classes; set num_class in params.")
+        raise InvalidParameterError(
+            "Number of classes should be specified and greater than 1 for multiclass training; set num_class in params."
+        )
     column: Any = as_column(label, np.float64, "label")
     found = np.unique(column)
     if not np.isin(found, np.arange(n_classes)).all():
