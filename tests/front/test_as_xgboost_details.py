@@ -133,3 +133,20 @@ def test_modules_have_xgboost_s_names():
     assert xgb.plotting.plot_tree is xgb.plot_tree
     with pytest.raises(xgb.core.XGBoostError):
         xgb.Booster(model_file="nowhere.json")
+
+
+def test_metrics_of_softmax_see_classes():
+    def merror(y_true, y_pred):
+        return float(np.mean(y_true != y_pred))
+
+    results = []
+    for library in (xgb, xgboost):
+        model = library.XGBClassifier(n_estimators=2, max_depth=2, objective="multi:softmax", eval_metric=merror)
+        results.append(model.fit(X, THREE, eval_set=[(X, THREE)], verbose=False).evals_result()["validation_0"])
+    np.testing.assert_allclose(results[0]["merror"], results[1]["merror"], atol=0.02)
+
+
+def test_feval_is_the_older_name_of_custom_metric():
+    data, results = xgb.DMatrix(X, THREE), {}
+    xgb.train({}, data, 1, [(data, "train")], feval=lambda preds, rows: ("mine", 1.5), evals_result=results)
+    assert results["train"]["mine"] == [1.5]

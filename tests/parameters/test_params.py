@@ -49,7 +49,7 @@ def test_the_sentence_names_parameter_range_and_value():
         ("learning_rate", np.inf),
         ("num_leaves", 0),
         ("max_depth", -2),
-        ("min_child_samples", 0),
+        ("min_child_samples", -1),
         ("min_child_weight", -1.0),
         ("reg_alpha", -0.1),
         ("reg_lambda", None),

@@ -153,8 +153,7 @@ def make_params(values: Mapping[str, Any], n_features: int, **settled: Any) -> P
         chosen["n_workers"] = 1
     if chosen.get("num_leaves") == -1:
         chosen["num_leaves"] = 0
-    if "max_depth" in chosen:
-        chosen["max_depth"] = depth_limit(chosen["max_depth"])
+    chosen |= {name: limit(name, chosen[name]) for name in ("max_depth", "min_child_samples") if name in chosen}
     if not chosen.get("num_leaves", 31):
         chosen["grow_policy"] = "lossguide"  # without a limit on leaves, both policies grow the same tree
     if chosen.get("ballot_rows") == "all":
@@ -198,9 +197,9 @@ def refuse_serial(tree_learner: str, n_workers: int) -> None:
         )
 
 
-def depth_limit(max_depth: int) -> int:
-    """The trainer's ``max_depth``: 0 is no limit too, as in LightGBM and XGBoost."""
-    return max_depth or -1
+def limit(name: str, value: int) -> int:
+    """The trainer's value of a parameter of which 0 sets no limit, as in LightGBM."""
+    return value or {"max_depth": -1, "min_child_samples": 1}.get(name, 0)
 
 
 def plain(value: Any) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError, public
 from pvtree.front.functional.booster_steps import Steps, empty_model, metrics_of, one_more, refit
-from pvtree.front.functional.dataset import Dataset
+from pvtree.front.functional.dataset import Dataset, rows_in
 from pvtree.model.any_file import parse_any, read_any
 from pvtree.model.lightgbm_dump import dumped, table
 from pvtree.model.model import Model
@@ -238,8 +238,8 @@ class Booster:
 
         Parameters
         ----------
-        data : array-like, table or Dataset
-            The rows: any X that estimators accept.
+        data : array-like, table, Dataset or path
+            The rows: any X that estimators accept, or a file of a Dataset's kinds.
         start_iteration : int, default=0
             The first iteration to use. Below 0 is 0.
         num_iteration : int or None, default=None
@@ -265,8 +265,7 @@ class Booster:
     def _predict(
         self, model: Model, data: Any, iterations: Mapping[str, Any], options: PredictOptions, **kind: bool
     ) -> Any:
-        X = options.read(data.data if isinstance(data, Dataset) else data, model.columns, "The model")
-
+        X = options.read(rows_in(data), model.columns, "The model")
         which = {**iterations, "n_threads": n_threads(options.num_threads or None)}
         return predict_kind(model, X, which, finished(model), options=options, **kind)
 

@@ -81,7 +81,7 @@ class Steps:
 
         own: list[Any] = [] if fobj is None else [fobj]
         objective = None if fobj is None else (lambda preds, data: own[0](preds, data))
-        parsed = _parsed(params, objective, family, 1)
+        parsed = _parsed(params, objective, family)
         estimator = parsed.estimator
         if getattr(estimator, "boosting_type", "") == "dart" and start is not None:
             raise InvalidParameterError(
@@ -89,8 +89,7 @@ class Steps:
                 "or with other parameters; use train."
             )
         waits = estimator.n_workers == 1  # several would wait for each other's messages between two calls
-        if waits:
-            parsed = _parsed(params, objective, family, _ENDLESS)
+        estimator.set_params(n_estimators=_ENDLESS if waits else 1)
         train = partial(run, parsed, train_set, None, None, None, init_model=start)
         is_scaled = hasattr(estimator, "_hessian_scale")
         self._own, self._running = own, Stepwise(train, params, train_set, waits, is_scaled)
@@ -112,14 +111,14 @@ def empty_model(params: Mapping[str, Any], train_set: Dataset, family: Family) -
     return replace(whole, trees=())
 
 
-def _parsed(params: Mapping[str, Any], fobj: Any, family: Family, n_iterations: int) -> ParsedParams:
+def _parsed(params: Mapping[str, Any], fobj: Any, family: Family) -> ParsedParams:
     from pvtree.front.functional.training import read_params
 
     left = {name: value for name, value in params.items() if name not in _ROUNDS}
     chosen = dict(left) if fobj is None else {**_without_objective(left), "objective": fobj}
     if str(chosen.get("objective", "")).lower() in ("none", "custom", "null", "na"):
         raise InvalidParameterError("objective='none' trains with a function of yours; pass it as fobj to update.")
-    return read_params(chosen, family, n_estimators=n_iterations, verbosity=-1)
+    return read_params(chosen, family, verbosity=-1)
 
 
 def _without_objective(params: Mapping[str, Any]) -> dict[str, Any]:

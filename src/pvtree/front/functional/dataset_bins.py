@@ -28,7 +28,7 @@ def count_bins(data: Dataset, feature: int) -> int:
     settings = read_names(data.params, _KNOWN, "Dataset").values
     max_bin, min_rows = int(settings.get("max_bin", 255)), int(settings.get("min_data_in_bin", 1))
     table = inputs.read_table(data.data)
-    columns = inputs.learn_columns(table, data.categorical_feature, max_bin, Solo(), data.feature_name)
+    columns = inputs.learn_columns(table, data.categorical_feature, max_bin, Solo(), data.given_names)
     source = as_source(inputs.encode(table, columns))
     categorical = {j: len(values) for j, values in columns.categories.items() if j not in columns.ordered}
     rules = BinRules(

@@ -139,7 +139,7 @@ class Stepwise:
 
 def _rows_of(data: Dataset) -> tuple[Any, ...]:
     beside = (data.label, data.weight, data.group, data.qid, data.init_score)
-    return (data.data, *beside, data.feature_name, data.categorical_feature)
+    return (data.data, *beside, data.given_names, data.categorical_feature)
 
 
 def _is_same(one: Any, other: Any) -> bool:

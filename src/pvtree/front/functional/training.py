@@ -195,11 +195,12 @@ def run(
         ]
         _check_labels(parsed, label)
     names = [valid_names] if isinstance(valid_names, str) else valid_names
+    _check_names(names)
     given: dict[str, Any] = {"sample_weight": train_set.weight, **fit_arguments}
     if train_set.init_score is not None:
         given["init_score"] = train_set.init_score
-    if not isinstance(train_set.feature_name, str):
-        given["feature_name"] = train_set.feature_name
+    if not isinstance(train_set.given_names, str):
+        given["feature_name"] = train_set.given_names
     if not isinstance(train_set.categorical_feature, str):
         given["categorical_feature"] = train_set.categorical_feature
     ranks = parsed.task in losses_of("relevance")
@@ -297,6 +298,14 @@ def _datasets(valid_sets: Any) -> list[Dataset]:
                 f"Every item in valid_sets must be a Dataset object. Item {number} has type '{type(each).__name__}'."
             )
     return sets
+
+
+def _check_names(names: Any) -> None:
+    for number, name in enumerate(names or []):
+        if not isinstance(name, str):
+            raise InvalidTypeError(
+                f"Every item in valid_names must be a string. Item {number} has type '{type(name).__name__}'."
+            )
 
 
 def _names(sets: Sequence[Dataset], train_set: Dataset) -> list[str]:
