@@ -212,23 +212,9 @@ def test_bins_of_a_column():
     assert data.feature_num_bin(2) == 16  # and the missing ones
 
 
-class Batches(pvtree.Sequence):
-    """LightGBM's own default: no size of batches."""
-
-    batch_size = None
-
-    def __init__(self, rows):
-        self.rows = rows
-
-    def __getitem__(self, idx):
-        return self.rows[idx]
-
-    def __len__(self):
-        return len(self.rows)
-
-
 def test_sequences_without_a_size_and_what_was_given():
     parts = [Batches(X[:25]), Batches(X[25:])]
+    parts[0].batch_size = None  # as LightGBM's own tests have it
     data = pvtree.Dataset(parts, Y)
     assert data.get_data() == parts
     np.testing.assert_array_equal(data.data, X)
