@@ -269,3 +269,16 @@ def test_names_of_sets_are_texts():
     data = pvtree.Dataset(X, Y)
     with pytest.raises(InvalidTypeError, match=r"Item 1 has type 'Dataset'\."):
         pvtree.train({}, data, 1, [data, data], ["train", data])
+
+
+def test_texts_of_equal_rows_are_equal(tmp_path):
+    table = pa.table({"a": pa.array([1, None, 3], pa.int32()), "b": pa.array([True, False, True])})
+    frame = pd.DataFrame({"a": [1.0, np.nan, 3.0], "b": [1.0, 0.0, 1.0]})
+    other = pd.DataFrame({"a": [1.0, np.nan, 3.0], "b": [1.0, 0.0, 0.0]})
+    texts = []
+    for rows in (table, frame, other, sparse.csr_matrix([[0, 1.5]])):
+        pvtree.Dataset(rows).construct()._dump_text(tmp_path / "rows.txt")
+        texts.append((tmp_path / "rows.txt").read_text())
+    assert texts[0] == texts[1] != texts[2]
+    assert texts[0].splitlines() == ["num_data: 3", "feature_names: a, b", "1 1", "nan 0", "3 1"]
+    assert texts[3].splitlines()[2:] == ["0 1.5"]

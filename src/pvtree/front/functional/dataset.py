@@ -308,6 +308,13 @@ class Dataset:
             feature = self.get_feature_name().index(feature)
         return count_bins(self, int(feature))
 
+    def _dump_text(self, filename: str | os.PathLike[str]) -> Self:
+        """Write the rows as text, to compare Datasets; LightGBM has it under this name."""
+        from pvtree.front.functional.dataset_bins import dump_text
+
+        dump_text(self, filename)
+        return self
+
     def save_binary(self, filename: str | os.PathLike[str]) -> Self:
         """Write the rows and what stands beside them to a file that ``Dataset(filename)`` reads."""
         beside = {name: getattr(self, name) for name in _BESIDE if name != "init_score"}
