@@ -12,7 +12,7 @@ from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeEr
 from pvtree.front.functional import dataset_file
 from pvtree.front.functional.dataset_columns import as_column, gathered, read_path, side_by_side
 from pvtree.reading.dask_data import is_collection
-from pvtree.reading.inputs import column_names
+from pvtree.reading.inputs import column_names, is_arrow, read_table
 from pvtree.reading.pandas_columns import is_frame
 from pvtree.reading.tables import Table, is_sparse
 from pvtree.reading.targets import read_init_score, read_queries
@@ -261,7 +261,7 @@ class Dataset:
         """The names of the columns, or Column_0, Column_1, ..."""
         if not isinstance(self.given_names, str):
             return list(map(str, self.given_names))
-        names = column_names(self.data)
+        names = column_names(read_table(self.data) if is_arrow(self.data) else self.data)
         return [f"Column_{j}" for j in range(self.num_feature())] if names is None else list(names)
 
     def set_categorical_feature(self, categorical_feature: Any) -> Self:
