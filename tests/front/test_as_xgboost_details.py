@@ -150,3 +150,11 @@ def test_feval_is_the_older_name_of_custom_metric():
     data, results = xgb.DMatrix(X, THREE), {}
     xgb.train({}, data, 1, [(data, "train")], feval=lambda preds, rows: ("mine", 1.5), evals_result=results)
     assert results["train"]["mine"] == [1.5]
+
+
+def test_boosters_know_the_types_of_columns():
+    for library in (xgb, xgboost):
+        data = library.DMatrix(pd.DataFrame({"a": [1, 2], "b": [0.5, 1.5]}), [0, 1])
+        assert library.train({}, data, 1).feature_types == ["int", "float"]
+        model = library.XGBRegressor(feature_types=["q", "c", "q"], enable_categorical=True, n_estimators=1)
+        assert model.fit(np.abs(X).astype(int), THREE).get_booster().feature_types == ["q", "c", "q"]

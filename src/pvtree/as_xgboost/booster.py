@@ -286,6 +286,16 @@ class Booster(LightGBMBooster):
     def feature_names(self, names: Any) -> None:
         self.model_ = replace(self.model_, feature_names=None if names is None else tuple(names))
 
+    @property
+    def feature_types(self) -> list[str] | None:
+        """The types of the columns that it was trained on, as the DMatrix or the estimator names them."""
+        types: list[str] | None = self.__dict__.get("_types")
+        return types
+
+    @feature_types.setter
+    def feature_types(self, types: Any) -> None:
+        self._types = None if types is None else list(types)
+
     def _names(self, fmap: str | os.PathLike[str] = "") -> list[str]:
         """The names of the columns, or those that a feature map gives them."""
         names = self.model_.column_names("f{}")

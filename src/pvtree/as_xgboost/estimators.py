@@ -323,6 +323,7 @@ class AsXGBoost:
         from pvtree.as_xgboost.booster import Booster
 
         booster = Booster.of(self, self.get_xgb_params())  # type: ignore[arg-type]
+        booster.feature_types = others(self).get("feature_types")  # type: ignore[arg-type]
         if self.best_iteration_:  # type: ignore[attr-defined]
             booster.best_iteration, booster.best_score = self.best_iteration, self.best_score  # type: ignore[assignment]
         return booster

@@ -98,7 +98,7 @@ def train(
         evals_result.clear()
         evals_result.update(renamed(estimator.evals_result_, values.get("eval_metric")))
     booster = Booster.of(estimator, values)
-    booster._attributes = attributes
+    booster._attributes, booster.feature_types = attributes, getattr(dtrain, "feature_types", None)
     if estimator.best_iteration_:
         booster.best_iteration = best_iteration(estimator.best_iteration_)
         booster.best_score = last_score(estimator.best_score_)  # type: ignore[assignment]
