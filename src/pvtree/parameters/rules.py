@@ -123,7 +123,7 @@ RULES: dict[str, Rule] = {
     "n_estimators": integer("The number of boosting iterations, or of trees in a forest.", 1),
     "learning_rate": non_negative("The factor by which each tree is scaled before it is added to the model."),
     "num_leaves": integer("The maximum number of leaves of a tree.", 2, also="-1 for no limit"),
-    "max_depth": integer("The maximum number of splits on the path to a leaf.", 0, also="-1 or 0 for no limit"),
+    "max_depth": integer("The most splits on the path to a leaf; 0 is no limit either.", 0, also="-1 for no limit"),
     "min_child_samples": integer("The minimum number of rows in a leaf; 0 is 1.", 0),
     "min_child_weight": non_negative("The minimum sum of hessians in a leaf; in forests, of row weights."),
     "reg_alpha": non_negative("L1 regularisation of leaf values."),
