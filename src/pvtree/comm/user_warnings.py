@@ -45,7 +45,7 @@ def register_logger(logger: Any, info_method_name: str = "info", warning_method_
         The methods that take a line and a warning.
     """
     global _logging
-    methods = [getattr(logger, name, None) for name in (info_method_name, warning_method_name)]
+    methods: list[Any] = [getattr(logger, name, None) for name in (info_method_name, warning_method_name)]
     if not all(callable(method) for method in methods):
         raise InvalidTypeError(
             f"logger must have the methods {info_method_name!r} and {warning_method_name!r}; give their names as "

@@ -52,7 +52,7 @@ class LightGBMNames:
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """LightGBM's nineteen parameters, and whatever else was set to another value than its default."""
         params: dict[str, Any] = super().get_params(deep)  # type: ignore[misc]
-        usual = _defaults(type(self))
+        usual = _defaults(isinstance(self, GBDTRanker))
         return {
             name: value
             for name, value in params.items()
@@ -72,9 +72,9 @@ def _is_same(value: Any, usual: Any) -> bool:
 
 
 @cache
-def _defaults(kind: type) -> Mapping[str, Any]:
+def _defaults(ranks: bool) -> Mapping[str, Any]:
     """The defaults of the pvtree estimator that an estimator of LightGBM stands for."""
-    trainer = GBDTRanker if issubclass(kind, GBDTRanker) else GBDTModel
+    trainer = GBDTRanker if ranks else GBDTModel
     return {each.name: each.default for each in inspect.signature(trainer.__init__).parameters.values()}
 
 
