@@ -73,7 +73,7 @@ def test_the_sentence_names_parameter_range_and_value():
         ("early_stopping_rounds", 0),
         ("categorical_feature", "all"),
         ("categorical_feature", [1.5]),
-        ("categorical_feature", 3),
+        ("categorical_feature", 3.5),
         ("categorical_feature", np.array(3)),
         # Beyond what kernels count with.
         ("max_depth", 2**63),
