@@ -46,6 +46,13 @@ def test_another_name_of_a_parameter_counts():
         pvtree.LGBMRanker(class_weight="balanced")
 
 
+def test_values_are_kept_whatever_they_are():
+    odd = np.ones(3)
+    for name in ("learning_rate", "path_smooth"):
+        assert getattr(pvtree.LGBMRegressor(**{name: odd}), name) is odd
+        assert pvtree.LGBMRegressor().set_params(**{name: odd}).get_params()[name] is odd
+
+
 def test_a_ranker_without_class_weight():
     model = pvtree.LGBMRanker(n_estimators=2, min_child_samples=5).fit(X, CLASSES, group=[60, 60])
     plain = pvtree.GBDTRanker(n_estimators=2, min_child_samples=5).fit(X, CLASSES, group=[60, 60])

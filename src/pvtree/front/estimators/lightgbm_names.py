@@ -13,7 +13,6 @@ from pvtree.comm.user_warnings import warn_user
 from pvtree.errors import public
 from pvtree.front.estimators.gbdt import GBDTClassifier, GBDTModel, GBDTRegressor
 from pvtree.front.estimators.ranker import GBDTRanker
-from pvtree.parameters.aliases import agree
 
 
 class LightGBMNames:
@@ -68,7 +67,8 @@ _SHOWN = {
 
 
 def _is_same(value: Any, usual: Any) -> bool:
-    return value is usual or agree(value, usual)
+    """Whether it is the default; arrays and other objects never are."""
+    return value is usual or (isinstance(value, str | int | float) and type(value) is type(usual) and value == usual)
 
 
 @cache
