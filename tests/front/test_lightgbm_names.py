@@ -43,7 +43,7 @@ def test_another_name_of_a_parameter_counts():
     with pytest.raises(InvalidParameterError, match="did you mean num_leaves"):
         pvtree.LGBMRegressor(num_leavs=3)
     with pytest.raises(InvalidParameterError, match="sample_weight"):
-        pvtree.LGBMRanker(class_weight="balanced")
+        pvtree.LGBMRanker(class_weight="balanced").fit(X, CLASSES, group=[60, 60])
 
 
 def test_values_are_kept_whatever_they_are():

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pvtree.comm.user_warnings import warn_user
-from pvtree.errors import public
+from pvtree.errors import InvalidParameterError, public
 from pvtree.front.estimators.gbdt import GBDTClassifier, GBDTModel, GBDTRegressor
 from pvtree.front.estimators.ranker import GBDTRanker
 
@@ -45,8 +45,9 @@ class LightGBMNames:
         arguments = locals()
         # A default gives way to another name of the parameter in kwargs.
         named = {name: arguments[name] for name, usual in _SHOWN.items() if not _is_same(arguments[name], usual)}
+        if isinstance(self, GBDTRanker):  # which has no such parameter
+            self.class_weight = named.pop("class_weight", None)
         super().__init__(**named, **kwargs)
-        self.class_weight = class_weight  # GBDTRanker refuses one, and has no such parameter
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """LightGBM's nineteen parameters, and whatever else was set to another value than its default."""
@@ -113,3 +114,10 @@ class LGBMClassifier(LGBMModel, GBDTClassifier):
 @public
 class LGBMRanker(LGBMModel, GBDTRanker):
     """``GBDTRanker`` with LightGBM's constructor."""
+
+    def _checked_parameters(self) -> dict[str, Any]:
+        if self.class_weight is not None:
+            raise InvalidParameterError(
+                "class_weight is for classes, which a ranking has not; pass sample_weight to fit."
+            )
+        return super()._checked_parameters()
