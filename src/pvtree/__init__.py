@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 from pvtree.errors import (
@@ -21,7 +22,7 @@ from pvtree.errors import (
 
 if TYPE_CHECKING:
     from pvtree import as_xgboost, comm, theory
-    from pvtree.comm.user_warnings import SkewWarning
+    from pvtree.comm.user_warnings import SkewWarning, register_logger
     from pvtree.find_split.certificates import Certificate
     from pvtree.find_split.strategy import Votes
     from pvtree.front.estimators import (
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
         GBDTModel,
         GBDTRanker,
         GBDTRegressor,
+        LGBMClassifier,
+        LGBMModel,
+        LGBMRanker,
+        LGBMRegressor,
         RandomForestClassifier,
         RandomForestRegressor,
         load,
@@ -80,6 +85,10 @@ __all__ = [
     "InvalidDataError",
     "InvalidParameterError",
     "InvalidTypeError",
+    "LGBMClassifier",
+    "LGBMModel",
+    "LGBMRanker",
+    "LGBMRegressor",
     "MissingDependencyError",
     "Model",
     "ModelFileError",
@@ -114,15 +123,20 @@ __all__ = [
     "plot_tree",
     "read_file",
     "record_evaluation",
+    "register_logger",
     "reset_parameter",
     "theory",
     "train",
 ]
+# LightGBM's modules lie in a folder of their own but are imported as those of lightgbm are: pvtree.sklearn, ...
+__path__ = [*__path__, os.path.join(os.path.dirname(__file__), "as_lightgbm")]
+# Imported when they are first used.
+_MODULES = ("as_xgboost", "comm", "theory", "basic", "callback", "compat", "engine", "plotting", "sklearn")
 # The modules of public names that are not in pvtree.front.estimators.
 _HOMES = {
     "Certificate": "pvtree.find_split.certificates",
     "Model": "pvtree.model",
-    "SkewWarning": "pvtree.comm.user_warnings",
+    **dict.fromkeys(("SkewWarning", "register_logger"), "pvtree.comm.user_warnings"),
     "live_report": "pvtree.front.report",
     "Tree": "pvtree.model",
     "Votes": "pvtree.find_split.strategy",
@@ -163,7 +177,7 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("pvtree")
-    if name in ("as_xgboost", "comm", "theory"):
+    if name in _MODULES:
         return importlib.import_module(f"pvtree.{name}")
     if name in __all__:
         return getattr(importlib.import_module(_HOMES.get(name, "pvtree.front.estimators")), name)

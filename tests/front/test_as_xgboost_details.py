@@ -117,3 +117,44 @@ def test_nullable_columns_are_counted_without_what_is_missing():
     for kind in ("Int64", "boolean", "Float32", "int64[pyarrow]"):
         frame = pd.DataFrame({"a": pd.Series([1, 0, None, 1], dtype=kind), "b": pd.Series([0, 1, 1, None], dtype=kind)})
         assert xgb.DMatrix(frame).num_nonmissing() == xgboost.DMatrix(frame).num_nonmissing() == 6
+
+
+def test_a_depth_of_0_is_no_limit():
+    rows = np.random.default_rng(0).normal(size=(600, 2))
+    target = rows[:, 0] * rows[:, 1]
+    zero, none = (xgb.XGBRegressor(max_depth=limit, n_estimators=1).fit(rows, target) for limit in (0, -1))
+    assert zero.model_ == none.model_
+    assert len(zero.model_.trees[0].feature) > 2**7  # more nodes than a tree of depth 6 has
+
+
+def test_modules_have_xgboost_s_names():
+    assert xgb.core.Booster is xgb.training.Booster is xgb.Booster
+    assert xgb.sklearn.XGBRanker is xgb.XGBRanker
+    assert xgb.plotting.plot_tree is xgb.plot_tree
+    with pytest.raises(xgb.core.XGBoostError):
+        xgb.Booster(model_file="nowhere.json")
+
+
+def test_metrics_of_softmax_see_classes():
+    def merror(y_true, y_pred):
+        return float(np.mean(y_true != y_pred))
+
+    results = []
+    for library in (xgb, xgboost):
+        model = library.XGBClassifier(n_estimators=2, max_depth=2, objective="multi:softmax", eval_metric=merror)
+        results.append(model.fit(X, THREE, eval_set=[(X, THREE)], verbose=False).evals_result()["validation_0"])
+    np.testing.assert_allclose(results[0]["merror"], results[1]["merror"], atol=0.02)
+
+
+def test_feval_is_the_older_name_of_custom_metric():
+    data, results = xgb.DMatrix(X, THREE), {}
+    xgb.train({}, data, 1, [(data, "train")], feval=lambda preds, rows: ("mine", 1.5), evals_result=results)
+    assert results["train"]["mine"] == [1.5]
+
+
+def test_boosters_know_the_types_of_columns():
+    for library in (xgb, xgboost):
+        data = library.DMatrix(pd.DataFrame({"a": [1, 2], "b": [0.5, 1.5]}), [0, 1])
+        assert library.train({}, data, 1).feature_types == ["int", "float"]
+        model = library.XGBRegressor(feature_types=["q", "c", "q"], enable_categorical=True, n_estimators=1)
+        assert model.fit(np.abs(X).astype(int), THREE).get_booster().feature_types == ["q", "c", "q"]

@@ -1,7 +1,9 @@
 """Booster as LightGBM's users write it; LightGBM's own reads the same trees beside it."""
 
 import copy
+import gc
 import pickle
+import threading
 
 import lightgbm
 import numpy as np
@@ -219,3 +221,75 @@ def test_a_custom_objective_needs_no_metric():
     valid = [pvtree.Dataset(X, CLASSES)]
     made = pvtree.train({"objective": log_loss, "verbosity": -1}, pvtree.Dataset(X, CLASSES), 2, valid)
     assert made.num_trees() == 2
+
+
+def test_updates_bin_the_rows_once(monkeypatch):
+    from pvtree.training import train as trainer
+
+    calls, make_shard = [], trainer.make_shard
+    monkeypatch.setattr(trainer, "make_shard", lambda *given: calls.append(1) or make_shard(*given))
+    booster = pvtree.Booster(PARAMS, pvtree.Dataset(X, CLASSES))
+    for rate in (0.1, 0.1, 0.05):
+        booster.reset_parameter({"learning_rate": rate}).update()
+    assert len(calls) == 1
+    booster.reset_parameter({"max_bin": 7}).update()  # other bins
+    booster.set_leaf_output(0, 0, 1.0).update()  # other trees
+    booster.train_set.set_label(1 - CLASSES)  # other rows
+    booster.update()
+    assert len(calls) == 4
+    assert booster.current_iteration() == 6
+
+
+def test_a_learning_rate_may_change_between_updates():
+    booster = pvtree.Booster(PARAMS, pvtree.Dataset(X, CLASSES))
+    for number in range(3):
+        booster.reset_parameter({"learning_rate": 0.3 - 0.1 * number}).update()
+    schedule = pvtree.reset_parameter(learning_rate=lambda number: 0.3 - 0.1 * number)
+    expected = pvtree.train(PARAMS, pvtree.Dataset(X, CLASSES), 3, callbacks=[schedule])
+    assert booster.model_ == expected.model_
+
+
+def test_dart_by_updates():
+    params = {**PARAMS, "boosting": "dart", "drop_rate": 0.9, "skip_drop": 0.0}
+    booster = pvtree.Booster(params, pvtree.Dataset(X, CLASSES))
+    for _ in range(4):
+        booster.update()
+    assert booster.model_ == pvtree.train(params, pvtree.Dataset(X, CLASSES), 4).model_
+    with pytest.raises(InvalidParameterError, match="use train"):
+        booster.rollback_one_iter().update()
+
+
+def test_an_update_that_fails_leaves_the_model_and_no_thread():
+    def fails(preds, data):
+        raise ZeroDivisionError
+
+    before = set(threading.enumerate())
+    booster = pvtree.Booster({**PARAMS, "objective": "none"}, pvtree.Dataset(X, CLASSES))
+    booster.update(fobj=log_loss)
+    with pytest.raises(ZeroDivisionError):
+        booster.update(fobj=fails)
+    booster.update(fobj=log_loss)
+    assert booster.current_iteration() == 2
+    assert copy.deepcopy(booster).current_iteration() == 2
+    waiting = set(threading.enumerate()) - before
+    assert waiting
+    del booster
+    gc.collect()
+    for thread in waiting:
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def test_workers_are_asked_for_single_iterations():
+    params = {**PARAMS, "tree_learner": "data", "n_workers": 2}
+    booster = pvtree.Booster(params, pvtree.Dataset(X, CLASSES))
+    booster.update()
+    booster.update()
+    assert booster.model_ == pvtree.train(params, pvtree.Dataset(X, CLASSES), 2).model_
+
+
+def test_warnings_of_an_update_name_the_line_that_asked():
+    booster = pvtree.Booster({"subsample": 0.5, "verbose": -1}, pvtree.Dataset(X, VALUES))
+    with pytest.warns(UserWarning, match="subsample does nothing") as heard:
+        booster.update()
+    assert heard[0].filename == __file__

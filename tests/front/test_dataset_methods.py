@@ -183,7 +183,7 @@ def test_columns_are_added():
         np.testing.assert_array_equal(dense, np.hstack([X, other]))
     named = pvtree.Dataset(FRAME).add_features_from(pvtree.Dataset(FRAME[["a"]]))
     assert named.get_feature_name() == ["a", "b", "c", "D2_a"]
-    with pytest.raises(InvalidDataError, match="as many rows"):
+    with pytest.raises(InvalidDataError, match="a different number of rows"):
         pvtree.Dataset(X).add_features_from(pvtree.Dataset(other[:5]))
     with pytest.raises(InvalidTypeError, match="save_binary supports"):
         pvtree.Dataset(pa.table({"a": [1.0]})).save_binary("/dev/null")
@@ -210,3 +210,77 @@ def test_bins_of_a_column():
     assert data.feature_num_bin(0) == data.feature_num_bin("a") == 4
     assert data.feature_num_bin(1) == 15
     assert data.feature_num_bin(2) == 16  # and the missing ones
+
+
+def test_sequences_without_a_size_and_what_was_given():
+    parts = [Batches(X[:25]), Batches(X[25:])]
+    parts[0].batch_size = None  # as LightGBM's own tests have it
+    data = pvtree.Dataset(parts, Y)
+    assert data.get_data() == parts
+    np.testing.assert_array_equal(data.data, X)
+    np.testing.assert_array_equal(data.subset([3, 30]).get_data(), X[[3, 30]])
+
+
+def test_booleans_of_arrow_are_labels():
+    for labels in (pa.array(Y > 0), pa.chunked_array([Y[:9] > 0, [], Y[9:] > 0])):
+        np.testing.assert_array_equal(pvtree.Dataset(X, labels).get_label(), Y > 0)
+
+
+def test_names_are_known_once_it_is_constructed():
+    ours, theirs = pvtree.Dataset(X, Y), lightgbm.Dataset(X, Y)
+    assert ours.feature_name == theirs.feature_name == "auto"
+    assert ours.construct().feature_name == theirs.construct().feature_name == ["Column_0", "Column_1", "Column_2"]
+    assert pvtree.train({"verbose": -1}, ours, 1).model_.feature_names is None  # the rows still have no names
+
+
+def test_columns_are_added_twice():
+    names = ["a", "b", "c"]
+    libraries = []
+    for library in (pvtree, lightgbm):
+        data = library.Dataset(X, feature_name=names, free_raw_data=False).construct()
+        for _ in range(2):
+            data.add_features_from(library.Dataset(X, feature_name=names, free_raw_data=False).construct())
+        libraries.append(data)
+    assert libraries[0].feature_name == libraries[1].feature_name
+    assert libraries[0].num_feature() == 9
+
+
+@pytest.mark.parametrize("columns", [0, "0", "name:a", [0]])
+def test_categories_may_be_listed_as_in_lightgbm(columns):
+    rows = np.column_stack([np.arange(60) % 4, X[:, 1]])
+    data = {"data": rows, "label": rows[:, 0] == 2, "feature_name": ["a", "b"]}
+    booster = pvtree.train({"categorical_feature": columns, "verbose": -1}, pvtree.Dataset(**data), 2)
+    assert set(booster.model_.categories) == {0}
+    assert (
+        booster.model_ == pvtree.train({"categorical_feature": ["a"], "verbose": -1}, pvtree.Dataset(**data), 2).model_
+    )
+    with pytest.raises(InvalidParameterError, match="categorical_feature must be"):
+        pvtree.train({"categorical_feature": "all", "verbose": -1}, pvtree.Dataset(**data), 2)
+
+
+def test_predictions_for_a_file(tmp_path):
+    np.savetxt(tmp_path / "rows.csv", np.column_stack([Y, X]), delimiter=",")
+    booster = pvtree.train({"verbose": -1, "min_data_in_leaf": 0, "num_leaves": 4}, pvtree.Dataset(X, Y), 2)
+    np.testing.assert_array_equal(booster.predict(tmp_path / "rows.csv"), booster.predict(X))
+    same = pvtree.train({"verbose": -1, "min_data_in_leaf": 1, "num_leaves": 4}, pvtree.Dataset(X, Y), 2)
+    assert booster.model_ == same.model_
+
+
+def test_names_of_sets_are_texts():
+    data = pvtree.Dataset(X, Y)
+    with pytest.raises(InvalidTypeError, match=r"Item 1 has type 'Dataset'\."):
+        pvtree.train({}, data, 1, [data, data], ["train", data])
+
+
+def test_texts_of_equal_rows_are_equal(tmp_path):
+    table = pa.table({"a": pa.array([1, None, 3], pa.int32()), "b": pa.array([True, False, True])})
+    frame = pd.DataFrame({"a": [1.0, np.nan, 3.0], "b": [1.0, 0.0, 1.0]})
+    other = pd.DataFrame({"a": [1.0, np.nan, 3.0], "b": [1.0, 0.0, 0.0]})
+    texts = []
+    assert pvtree.Dataset(table).get_feature_name() == ["a", "b"]
+    for rows in (table, frame, other, sparse.csr_matrix([[0, 1.5]])):
+        pvtree.Dataset(rows).construct()._dump_text(tmp_path / "rows.txt")
+        texts.append((tmp_path / "rows.txt").read_text())
+    assert texts[0] == texts[1] != texts[2]
+    assert texts[0].splitlines() == ["num_data: 3", "feature_names: a, b", "1 1", "nan 0", "3 1"]
+    assert texts[3].splitlines()[2:] == ["0 1.5"]

@@ -99,7 +99,17 @@ def test_public_classes_and_functions_name_the_package_as_their_home():
 
 
 @pytest.mark.parametrize(
-    "use", ["as_xgboost.XGBClassifier()", "comm.Solo()", "comm.virtual", "theory", "SkewWarning", "errors.PvtreeError"]
+    "use",
+    [
+        "as_xgboost.XGBClassifier()",
+        "basic.LightGBMError",
+        "sklearn.LGBMModel()",
+        "comm.Solo()",
+        "comm.virtual",
+        "theory",
+        "SkewWarning",
+        "errors.PvtreeError",
+    ],
 )
 def test_submodules_are_there_after_a_bare_import(use):
     modules_after(f"import pvtree; pvtree.{use}")

@@ -67,6 +67,7 @@ def test_min_delta():
     assert run(early_stopping(2, min_delta=0.05), falling)[0] == 5
     other = ("v", "l1", False, [5.0, 4.0, 3.0, 2.0, 1.0])
     assert run(early_stopping(2, min_delta=[0.0, 5.0]), falling, other)[0] == 3
+    assert run(early_stopping(2, True, min_delta=[0.0, 5.0]), falling, other)[0] == run(early_stopping(2), falling)[0]
     with pytest.raises(InvalidParameterError, match="one for each of the 1 metrics"):
         run(early_stopping(2, min_delta=[0.0, 5.0]), falling)
 

@@ -5,7 +5,7 @@ of depth 6, a learning rate of 0.3, a reg_lambda of 1, leaves of a single row), 
 of rankers, and early stopping, which watches the last metric of the last evaluation set.
 """
 
-from pvtree.as_xgboost import callback
+from pvtree.as_xgboost import callback, core, plotting, sklearn, training
 from pvtree.as_xgboost.booster import Booster
 from pvtree.as_xgboost.config import build_info, config_context, get_config, set_config
 from pvtree.as_xgboost.estimators import DEFAULTS as DEFAULTS
@@ -37,13 +37,17 @@ __all__ = [
     "build_info",
     "callback",
     "config_context",
+    "core",
     "cv",
     "get_config",
     "plot_importance",
     "plot_tree",
+    "plotting",
     "set_config",
+    "sklearn",
     "to_graphviz",
     "train",
+    "training",
 ]
 
 # Pickles and tracebacks must not depend on where a file lies.

@@ -175,7 +175,8 @@ class Booster(LightGBMBooster):
     def update(self, dtrain: Dataset, iteration: int = 0, fobj: Any = None) -> None:  # type: ignore[override]
         """Train one more iteration."""
         started = "model_" in self.__dict__ and self.model_.n_iterations
-        self.model_ = one_more(self.params, dtrain, self.model_ if started else None, fobj, FAMILY)
+        start = self.model_ if started else None
+        self.model_ = one_more(self.params, dtrain, start, fobj, FAMILY, self._steps)
 
     def boost(self, dtrain: Dataset, iteration: int, grad: Any, hess: Any) -> None:
         """Train one more iteration with these gradients and hessians."""
@@ -284,6 +285,16 @@ class Booster(LightGBMBooster):
     @feature_names.setter
     def feature_names(self, names: Any) -> None:
         self.model_ = replace(self.model_, feature_names=None if names is None else tuple(names))
+
+    @property
+    def feature_types(self) -> list[str] | None:
+        """The types of the columns that it was trained on, as the DMatrix or the estimator names them."""
+        types: list[str] | None = self.__dict__.get("_types")
+        return types
+
+    @feature_types.setter
+    def feature_types(self, types: Any) -> None:
+        self._types = None if types is None else list(types)
 
     def _names(self, fmap: str | os.PathLike[str] = "") -> list[str]:
         """The names of the columns, or those that a feature map gives them."""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import copy
-import functools
 import inspect
 import json
-from collections.abc import Callable, Mapping
-from numbers import Real
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -15,7 +13,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from pvtree.as_xgboost.callback import EvaluationMonitor, TrainingCallback, adapted
 from pvtree.as_xgboost.config import KIND, other_methods, saved_kind
-from pvtree.as_xgboost.results import as_margin, best_iteration, last_score, renamed, trees_of
+from pvtree.as_xgboost.results import (
+    as_margin,
+    best_iteration,
+    last_score,
+    of_class,
+    of_number,
+    renamed,
+    trees_of,
+)
 from pvtree.errors import InvalidTypeError
 from pvtree.front.estimators import GBDTClassifier, GBDTModel, GBDTRegressor
 from pvtree.front.estimators.eval_arguments import listed_metrics, paired, set_pairs
@@ -251,7 +257,8 @@ class AsXGBoost:
 
     def _own_metrics(self) -> Any:
         listed = listed_metrics(self.eval_metric)  # type: ignore[attr-defined]
-        return listed and [_of_number(metric) if callable(metric) else metric for metric in listed]
+        made = of_class if self.objective == "multi:softmax" else of_number  # type: ignore[attr-defined]
+        return listed and [made(metric) if callable(metric) else metric for metric in listed]
 
     def _idle_parameters(self, values: dict[str, Any]) -> list[str]:
         sentences: list[str] = super()._idle_parameters(values)  # type: ignore[misc]
@@ -316,6 +323,7 @@ class AsXGBoost:
         from pvtree.as_xgboost.booster import Booster
 
         booster = Booster.of(self, self.get_xgb_params())  # type: ignore[arg-type]
+        booster.feature_types = others(self).get("feature_types")  # type: ignore[arg-type]
         if self.best_iteration_:  # type: ignore[attr-defined]
             booster.best_iteration, booster.best_score = self.best_iteration, self.best_score  # type: ignore[assignment]
         return booster
@@ -373,17 +381,6 @@ class XGBClassifier(XGBModel, GBDTClassifier):  # type: ignore[misc]
     def _hessian_scale(self, n_classes: int) -> float:
         """For n classes, XGBoost's softmax has 2 p (1 - p); LightGBM's and ours have n / (n - 1) p (1 - p)."""
         return 1.0 if n_classes <= 2 else n_classes / (n_classes - 1) / 2
-
-
-def _of_number(metric: Callable[..., Any]) -> Callable[..., Any]:
-    """Make our kind of metric of XGBoost's, such as scikit-learn's log_loss: it returns a number; lower is better."""
-
-    @functools.wraps(metric)  # keeps its signature, which shows whether it accepts weights
-    def named(*given: Any, **more: Any) -> Any:
-        result = metric(*given, **more)
-        return (metric.__name__, result, False) if isinstance(result, Real) else result
-
-    return named
 
 
 def _framed(X: Any) -> Any:

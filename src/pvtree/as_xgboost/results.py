@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -61,3 +63,24 @@ def last_score(scores: Mapping[str, Mapping[str, float]]) -> float:
     if not scores:
         raise AttributeError("best_score exists only after early stopping; set early_stopping_rounds.")
     return list(list(scores.values())[-1].values())[-1]
+
+
+def of_number(metric: Callable[..., Any]) -> Callable[..., Any]:
+    """Make our kind of metric of XGBoost's, such as scikit-learn's log_loss: it returns a number; lower is better."""
+
+    @functools.wraps(metric)  # keeps its signature, which shows whether it accepts weights
+    def named(*given: Any, **more: Any) -> Any:
+        result = metric(*given, **more)
+        return (metric.__name__, result, False) if isinstance(result, Real) else result
+
+    return named
+
+
+def of_class(metric: Callable[..., Any]) -> Callable[..., Any]:
+    """As ``of_number``, with the predictions of multi:softmax: classes in place of probabilities."""
+
+    @functools.wraps(metric)
+    def of_classes(y_true: np.ndarray, y_pred: np.ndarray, *given: Any, **more: Any) -> Any:
+        return metric(y_true, y_pred.argmax(axis=1) if y_pred.ndim == 2 else y_pred, *given, **more)
+
+    return of_number(of_classes)

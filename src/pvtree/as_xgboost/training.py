@@ -38,6 +38,7 @@ def train(
     xgb_model: Any = None,
     callbacks: Any = None,
     custom_metric: Any = None,
+    feval: Any = None,
     **where: Any,
 ) -> Booster:
     """Train a model with XGBoost's arguments and return it as a Booster.
@@ -67,6 +68,8 @@ def train(
         Objects of ``as_xgboost.callback``, or callbacks as in ``pvtree.train``.
     custom_metric : callable or None, default=None
         A custom metric, ``custom_metric(preds, dataset) -> (name, value)``; lower is better.
+    feval : callable or None, default=None
+        The older name of ``custom_metric``.
     **where
         Arguments of ``fit`` about where to train: comm, client, timeout, checkpoint, checkpoint_freq.
     """
@@ -88,14 +91,14 @@ def train(
     scale = parsed.estimator._hessian_scale(parsed.n_classes)
     attributes: dict[str, str] = {}  # what callbacks set stays with the model
     estimator = run(
-        parsed, dtrain, sets, names, custom_metric, xgb_model=xgb_model,
+        parsed, dtrain, sets, names, feval if custom_metric is None else custom_metric, xgb_model=xgb_model,
         callbacks=adapted(callbacks, scale, partial(Booster._with_model, attributes=attributes)), **where,
     )  # fmt: skip
     if evals_result is not None:
         evals_result.clear()
         evals_result.update(renamed(estimator.evals_result_, values.get("eval_metric")))
     booster = Booster.of(estimator, values)
-    booster._attributes = attributes
+    booster._attributes, booster.feature_types = attributes, getattr(dtrain, "feature_types", None)
     if estimator.best_iteration_:
         booster.best_iteration = best_iteration(estimator.best_iteration_)
         booster.best_score = last_score(estimator.best_score_)  # type: ignore[assignment]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
-from pvtree.errors import public
+from pvtree.errors import InvalidTypeError, public
 
 Heard = tuple[type[Warning], str]
 
@@ -23,8 +23,50 @@ class SkewWarning(UserWarning):
     """The workers' rows differ so much that what each finds alone, votes or trees, may be wrong."""
 
 
+class Logging(NamedTuple):
+    """Where lines and warnings go, in place of the screen and Python's warnings."""
+
+    info: Callable[[str], object]
+    warning: Callable[[str], object]
+
+
+_logging: Logging | None = None
+
+
+@public
+def register_logger(logger: Any, info_method_name: str = "info", warning_method_name: str = "warning") -> None:
+    """Send the lines that callbacks print, and pvtree's warnings, to a logger, as in LightGBM.
+
+    Parameters
+    ----------
+    logger : object
+        Such as ``logging.getLogger("training")``.
+    info_method_name, warning_method_name : str, default="info" and "warning"
+        The methods that take a line and a warning.
+    """
+    global _logging
+    methods: list[Any] = [getattr(logger, name, None) for name in (info_method_name, warning_method_name)]
+    if not all(callable(method) for method in methods):
+        raise InvalidTypeError(
+            f"logger must have the methods {info_method_name!r} and {warning_method_name!r}; give their names as "
+            "info_method_name and warning_method_name."
+        )
+    _logging = Logging(*methods)
+
+
+def tell_user(line: str) -> None:
+    """Print a line, or send it to the logger."""
+    if _logging is None:
+        print(line, flush=True)
+    else:
+        _logging.info(line)
+
+
 def warn_user(sentence: str, category: type[Warning] = UserWarning) -> None:
     """Warn as if at the line that called pvtree, however deep the call stack."""
+    if _logging is not None and threading.get_ident() not in _by_thread:
+        _logging.warning(sentence)
+        return
     depth = 1
     while sys._getframe(depth).f_globals.get("__name__", "").startswith("pvtree.") and sys._getframe(depth).f_back:
         depth += 1

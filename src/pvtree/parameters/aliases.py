@@ -117,6 +117,12 @@ ANYWAY: dict[str, tuple[Any, ...]] = {
     "deterministic": _SWITCH,
     "force_col_wise": _SWITCH,
     "force_row_wise": _SWITCH,
+    "reg_sqrt": (False,),
+    "sigmoid": (1,),
+    "lambdarank_unbiased": (False,),
+    "lambdarank_score_normalization": (True,),
+    "ndcg_exp_gain": (True,),
+    "max_cached_hist_node": ANY_VALUE,  # memory alone
 }
 
 EVAL_AT = ("eval_at", "ndcg_eval_at", "ndcg_at", "map_eval_at", "map_at")

@@ -1,8 +1,9 @@
-"""Constraints on columns written as text, as on command lines and in LightGBM's and XGBoost's scripts."""
+"""Columns and constraints on them written as text, as on command lines and in LightGBM's and XGBoost's scripts."""
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 Column = int | str
 _SET = r"\[[^\[\]]*\]"
@@ -37,6 +38,22 @@ def sets_of(text: str) -> list[list[Column]]:
     if not all(sets):
         raise ValueError(f"{text!r} has a set without columns")
     return sets
+
+
+def is_list_of_columns(text: str) -> bool:
+    """Whether it is LightGBM's way to list columns: ``0,2,3`` or ``name:age,city``."""
+    return re.fullmatch(r"name:.+|\s*\d+\s*(,\s*\d+\s*)*", text) is not None
+
+
+def listed_columns(columns: Any) -> Any:
+    """A column's number, or a text that lists columns, as a list; anything else as it is."""
+    if isinstance(columns, int) and not isinstance(columns, bool):
+        return [columns]
+    if not isinstance(columns, str) or not is_list_of_columns(columns):
+        return columns
+    if columns.startswith("name:"):
+        return [name.strip() for name in columns.removeprefix("name:").split(",")]
+    return [int(number) for number in columns.split(",")]
 
 
 def _column(text: str) -> Column:

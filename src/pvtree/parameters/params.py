@@ -169,6 +169,7 @@ def make_params(values: Mapping[str, Any], n_features: int, **settled: Any) -> P
         chosen["n_workers"] = 1
     if chosen.get("num_leaves") == -1:
         chosen["num_leaves"] = 0
+    chosen |= {name: limit(name, chosen[name]) for name in ("max_depth", "min_child_samples") if name in chosen}
     if not chosen.get("num_leaves", 31):
         chosen["grow_policy"] = "lossguide"  # without a limit on leaves, both policies grow the same tree
     if chosen.get("ballot_rows") == "all":
@@ -212,6 +213,11 @@ def refuse_serial(tree_learner: str, n_workers: int) -> None:
             f"tree_learner='serial' trains on one worker, but there are {n_workers}; leave tree_learner out for the "
             "model of one machine, or use 'voting' for the least traffic."
         )
+
+
+def limit(name: str, value: int) -> int:
+    """The trainer's value of a parameter of which 0 sets no limit, as in LightGBM."""
+    return value or {"max_depth": -1, "min_child_samples": 1}.get(name, 0)
 
 
 def plain(value: Any) -> Any:

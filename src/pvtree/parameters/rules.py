@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pvtree.parameters.boosting_rules import BOOSTING_RULES
-from pvtree.parameters.constraint_texts import sets_of, signs_of
+from pvtree.parameters.constraint_texts import is_list_of_columns, sets_of, signs_of
 from pvtree.parameters.loss_table import LOSSES
 from pvtree.parameters.params import SEPARATE_LEARNERS, TREE_LEARNERS
 from pvtree.parameters.rule_kinds import (
@@ -52,8 +52,8 @@ _CATEGORICAL = Rule(
     "The columns to treat as categorical, besides columns of text, which always are. 'auto' takes those whose type "
     "says so; None takes none.",
     "'auto', None, or a list of column indices or names",
-    lambda v: v is None or isinstance(v, str) or _is_list_of_columns(v),
-    lambda v: not isinstance(v, str) or v == "auto",
+    lambda v: v is None or isinstance(v, str) or is_integer(v) or _is_list_of_columns(v),
+    lambda v: not isinstance(v, str) or v == "auto" or is_list_of_columns(v),
     "list, 'auto' or None",
 )
 
@@ -123,8 +123,8 @@ RULES: dict[str, Rule] = {
     "n_estimators": integer("The number of boosting iterations, or of trees in a forest.", 1),
     "learning_rate": non_negative("The factor by which each tree is scaled before it is added to the model."),
     "num_leaves": integer("The maximum number of leaves of a tree.", 2, also="-1 for no limit"),
-    "max_depth": integer("The maximum number of splits on the path to a leaf.", 1, also="-1 for no limit"),
-    "min_child_samples": integer("The minimum number of rows in a leaf.", 1),
+    "max_depth": integer("The most splits on the path to a leaf; 0 is no limit either.", 0, also="-1 for no limit"),
+    "min_child_samples": integer("The minimum number of rows in a leaf; 0 is 1.", 0),
     "min_child_weight": non_negative("The minimum sum of hessians in a leaf; in forests, of row weights."),
     "reg_alpha": non_negative("L1 regularisation of leaf values."),
     "reg_lambda": non_negative("L2 regularisation of leaf values."),

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pvtree.comm.user_warnings import warn_user
+from pvtree.comm.user_warnings import tell_user, warn_user
 from pvtree.errors import InvalidParameterError, InvalidTypeError, public
 from pvtree.parameters.aliases import right_names
-from pvtree.parameters.params import plain
+from pvtree.parameters.params import limit, plain
 from pvtree.parameters.rule_kinds import integer
 from pvtree.parameters.rules import RULES
 
@@ -90,7 +90,7 @@ class Training:
             )
         for name, value in changeable(params).items():
             RULES[name].check(name, value)
-            self._changes[name] = plain(value)
+            self._changes[name] = limit(name, plain(value))
 
     def kept(self) -> dict[str, Any]:
         """The attributes that callbacks have set; the finished Booster has them too."""
@@ -196,12 +196,13 @@ class early_stopping:
                 "early_stopping needs an evaluation set other than the training data; pass eval_set to fit."
             )
         metrics = list(dict.fromkeys(result.metric_name for result in watched))
-        if len(self.min_delta) not in (1, len(metrics)):
+        deltas = self.min_delta[:1] if self.first_metric_only else self.min_delta
+        if len(deltas) not in (1, len(metrics)):
             raise InvalidParameterError(
                 f"min_delta must be one number or one for each of the {len(metrics)} metrics, "
                 f"got {len(self.min_delta)} numbers."
             )
-        deltas = self.min_delta * len(metrics) if len(self.min_delta) == 1 else self.min_delta
+        deltas = deltas * len(metrics) if len(deltas) == 1 else deltas
         self._deltas = dict(zip(metrics, deltas, strict=True))
         self._best = {}
         return True
@@ -225,7 +226,7 @@ class early_stopping:
         if self.verbose:
             scores = ", ".join(f"{name} {metric} {value:g}" for name, metric, value, *_ in best_results)
             watched = f"{result.dataset_name} {result.metric_name}"
-            print(f"{watched} {why}; the best iteration is {best_iteration + 1}: {scores}")
+            tell_user(f"{watched} {why}; the best iteration is {best_iteration + 1}: {scores}")
         raise EarlyStopException(best_iteration, best_results, self.keeps_later)
 
 
@@ -251,7 +252,7 @@ class log_evaluation:
     def __call__(self, env: CallbackEnv) -> None:
         if self.period > 0 and env.evaluation_result_list and (env.iteration + 1) % self.period == 0:
             shown = "\t".join(map(self._text, env.evaluation_result_list))
-            print(f"[{env.iteration + 1}]\t{shown}", flush=True)
+            tell_user(f"[{env.iteration + 1}]\t{shown}")
 
     def _text(self, result: Sequence[Any]) -> str:
         deviation = f" + {result[4]:g}" if len(result) > 4 and self.show_stdv else ""

@@ -7,6 +7,7 @@ from pvtree.front.estimators.forest import (
     RandomForestRegressor,
 )
 from pvtree.front.estimators.gbdt import GBDTClassifier, GBDTModel, GBDTRegressor
+from pvtree.front.estimators.lightgbm_names import LGBMClassifier, LGBMModel, LGBMRanker, LGBMRegressor
 from pvtree.front.estimators.loading import load
 from pvtree.front.estimators.ranker import GBDTRanker
 
@@ -17,6 +18,10 @@ __all__ = [
     "GBDTModel",
     "GBDTRanker",
     "GBDTRegressor",
+    "LGBMClassifier",
+    "LGBMModel",
+    "LGBMRanker",
+    "LGBMRegressor",
     "RandomForestClassifier",
     "RandomForestRegressor",
     "load",

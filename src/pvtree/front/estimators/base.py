@@ -150,7 +150,8 @@ class Estimator(BaseEstimator, metaclass=RightNames):
         """Set parameters by any of their names."""
         objective = getattr(self, "objective", None)
         read = read_names(params, self._get_param_names(), type(self).__name__, self._anyway, objective)
-        super().set_params(**read.values)
+        for name, value in read.values.items():
+            setattr(self, name, value)
         keep(self, read)
         return self
 

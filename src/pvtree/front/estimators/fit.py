@@ -31,6 +31,7 @@ from pvtree.front.estimators.kind_checks import check_fractions, count_targets
 from pvtree.front.estimators.other_names import others
 from pvtree.front.estimators.unknown_arguments import refuse_unknown
 from pvtree.growing.constraints import read_interactions, read_monotone
+from pvtree.parameters.constraint_texts import listed_columns
 from pvtree.parameters.loss_table import LOSSES, check_labels
 from pvtree.parameters.params import Params, learner_for, make_params, refuse_serial
 from pvtree.parameters.rule_kinds import positive
@@ -236,6 +237,7 @@ class Fitting(Estimator):
         values = self._parameters()
         if not isinstance(options.categorical_feature, str):
             values["categorical_feature"] = options.categorical_feature
+        values["categorical_feature"] = listed_columns(values["categorical_feature"])
         if options.early_stopping_rounds is not None:
             values["early_stopping_rounds"] = options.early_stopping_rounds or None
         refuse_serial(values["tree_learner"], n_workers)

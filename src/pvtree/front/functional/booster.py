@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError, public
-from pvtree.front.functional.booster_steps import empty_model, metrics_of, one_more, refit
-from pvtree.front.functional.dataset import Dataset
+from pvtree.front.functional.booster_steps import Steps, empty_model, metrics_of, one_more, refit
+from pvtree.front.functional.dataset import Dataset, rows_in
 from pvtree.model.any_file import parse_any, read_any
 from pvtree.model.lightgbm_dump import dumped, table
 from pvtree.model.linear_leaves import refuse_linear
@@ -96,6 +96,7 @@ class Booster:
 
     def _keep_rows(self, train_set: Dataset | None, valid_sets: list[Dataset], names: Any) -> None:
         self.train_set, self._train_name = train_set, "training"
+        self._steps = Steps()
         listed = [names] if isinstance(names, str) else list(names or [])
         self._valid: dict[str, Dataset] = {}
         for number, data in enumerate(valid_sets):
@@ -124,10 +125,11 @@ class Booster:
         """Everything but the rows, as in LightGBM."""
         if "model_" not in self.__dict__:
             _ = self.model_
-        return {**self.__dict__, "train_set": None, "_valid": {}}
+        return {**self.__dict__, "train_set": None, "_valid": {}, "_steps": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self._steps = Steps()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.model_!r}>"
@@ -135,7 +137,7 @@ class Booster:
     def update(self, train_set: Dataset | None = None, fobj: Any = None) -> bool:
         """Train one more iteration; return whether it changed nothing, because no split was possible.
 
-        Every call makes the bins anew; ``train`` is faster for many iterations.
+        The training goes on where the last call left it; other rows, trees or bins begin another one from the trees.
 
         Parameters
         ----------
@@ -150,7 +152,7 @@ class Booster:
             raise InvalidParameterError("update needs rows; make the Booster with train_set, or pass train_set.")
         started = "model_" in self.__dict__ and self.model_.n_iterations
         start = self.model_ if started else None
-        self.model_ = one_more(self.params, self.train_set, start, fobj, self._family())
+        self.model_ = one_more(self.params, self.train_set, start, fobj, self._family(), self._steps)
         added = self.model_.trees[-self.model_.trees_per_iteration :]
         return all(tree.n_nodes == 1 for tree in added)
 
@@ -237,8 +239,8 @@ class Booster:
 
         Parameters
         ----------
-        data : array-like, table or Dataset
-            The rows: any X that estimators accept.
+        data : array-like, table, Dataset or path
+            The rows: any X that estimators accept, or a file of a Dataset's kinds.
         start_iteration : int, default=0
             The first iteration to use. Below 0 is 0.
         num_iteration : int or None, default=None
@@ -264,8 +266,7 @@ class Booster:
     def _predict(
         self, model: Model, data: Any, iterations: Mapping[str, Any], options: PredictOptions, **kind: bool
     ) -> Any:
-        X = options.read(data.data if isinstance(data, Dataset) else data, model.columns, "The model")
-
+        X = options.read(rows_in(data), model.columns, "The model")
         which = {**iterations, "n_threads": n_threads(options.num_threads or None)}
         return predict_kind(model, X, which, finished(model), options=options, **kind)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from pvtree.comm import Solo
 from pvtree.errors import InvalidParameterError
 from pvtree.front.functional.dataset import Dataset
+from pvtree.front.functional.stepwise import Stepwise
 from pvtree.model.model import Model
 from pvtree.parameters.aliases import SYNONYMS
 from pvtree.parameters.loss_table import LOSSES
@@ -24,35 +26,87 @@ if TYPE_CHECKING:
     from pvtree.front.functional.training import Family, ParsedParams
     from pvtree.parameters.params import Params
 
-# One iteration is one iteration, whatever the parameters say.
+# One iteration is one iteration, whatever the parameters say, and has no progress to show.
 _ROUNDS = frozenset(
-    word for name in ("n_estimators", "early_stopping_rounds") for word in (name, *SYNONYMS[name].split())
+    word for name in ("n_estimators", "early_stopping_rounds", "verbosity") for word in (name, *SYNONYMS[name].split())
 )
+_ENDLESS = 2**31 - 1  # iterations; the training waits after each
 _DECAY = Rule("", "a number from 0 to 1", lambda v: isinstance(v, int | float | np.number), lambda v: 0 <= v <= 1)
 
 
 def one_more(
-    params: Mapping[str, Any], train_set: Dataset, start: Model | None, fobj: Callable[..., Any] | None, family: Family
+    params: Mapping[str, Any],
+    train_set: Dataset,
+    start: Model | None,
+    fobj: Callable[..., Any] | None,
+    family: Family,
+    steps: Steps | None = None,
 ) -> Model:
-    """The model with the next iteration, the same as of a longer training."""
-    from pvtree.front.functional.training import run
-
+    """The model with the next iteration, the same as of one longer training, which ``steps`` keeps for the next."""
+    steps = Steps() if steps is None else steps
     known, classes = "custom" if start is None else start.objective, None
-    parsed = _parsed(params, fobj, family)
-    if getattr(parsed.estimator, "boosting_type", "") == "dart":
-        raise InvalidParameterError(
-            "Booster.update does not support boosting_type='dart', which changes trees of earlier calls; use train."
-        )
     if train_set.position is not None:
         raise InvalidParameterError(
             "Booster.update does not support position, whose biases no model keeps between calls; use train."
         )
-    if start is not None and fobj is not None and known != "custom":
+    if start is not None and fobj is not None:
         # The gradients are the caller's; the meaning of scores, and the classes, stay.
-        classes, start = start.classes, replace(start, objective="custom", classes=None)
-    estimator = run(parsed, train_set, None, None, None, init_model=start)
-    model: Model = estimator.model_
-    return model if fobj is None or known == "custom" else replace(model, objective=known, classes=classes)
+        classes = start.classes
+    if not steps.continues(params, train_set, start, fobj):
+        steps.begin(params, train_set, _without_meaning(start) if fobj is not None else start, fobj, family)
+    model = steps.step(params, fobj)
+    if fobj is not None and known != "custom":
+        model = replace(model, objective=known, classes=classes)
+    steps.returned(model)
+    return model
+
+
+def _without_meaning(start: Model | None) -> Model | None:
+    return start and replace(start, objective="custom", classes=None)
+
+
+class Steps:
+    """The training of which a Booster's ``update`` asks for one iteration after the other."""
+
+    def __init__(self) -> None:
+        self._running: Stepwise | None = None
+        self._own: list[Any] = []  # the custom objective of the present iteration
+
+    def continues(self, params: Mapping[str, Any], train_set: Dataset, start: Model | None, fobj: Any) -> bool:
+        running = self._running
+        is_kind = bool(self._own) == (fobj is not None)
+        return running is not None and is_kind and running.continues(params, train_set, start)
+
+    def begin(
+        self, params: Mapping[str, Any], train_set: Dataset, start: Model | None, fobj: Any, family: Family
+    ) -> None:
+        """Begin another training, which continues ``start``."""
+        from pvtree.front.functional.training import run
+
+        own: list[Any] = [] if fobj is None else [fobj]
+        objective = None if fobj is None else (lambda preds, data: own[0](preds, data))
+        parsed = _parsed(params, objective, family)
+        estimator = parsed.estimator
+        if getattr(estimator, "boosting_type", "") == "dart" and start is not None:
+            raise InvalidParameterError(
+                "boosting_type='dart' changes trees of earlier iterations, so update cannot go on from another model "
+                "or with other parameters; use train."
+            )
+        waits = estimator.n_workers == 1  # several would wait for each other's messages between two calls
+        estimator.set_params(n_estimators=_ENDLESS if waits else 1)
+        train = partial(run, parsed, train_set, None, None, None, init_model=start)
+        is_scaled = hasattr(estimator, "_hessian_scale")
+        self._own, self._running = own, Stepwise(train, params, train_set, waits, is_scaled)
+
+    def step(self, params: Mapping[str, Any], fobj: Any) -> Model:
+        assert self._running is not None  # begin has made one
+        self._own[:] = [] if fobj is None else [fobj]
+        return self._running.step(params)
+
+    def returned(self, model: Model) -> None:
+        """Remember the model that the Booster has now."""
+        assert self._running is not None
+        self._running.last = model
 
 
 def empty_model(params: Mapping[str, Any], train_set: Dataset, family: Family) -> Model:
@@ -68,7 +122,7 @@ def _parsed(params: Mapping[str, Any], fobj: Any, family: Family) -> ParsedParam
     chosen = dict(left) if fobj is None else {**_without_objective(left), "objective": fobj}
     if str(chosen.get("objective", "")).lower() in ("none", "custom", "null", "na"):
         raise InvalidParameterError("objective='none' trains with a function of yours; pass it as fobj to update.")
-    return read_params(chosen, family, n_estimators=1, verbosity=-1)
+    return read_params(chosen, family, verbosity=-1)
 
 
 def _without_objective(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from typing import Any, Self
 
@@ -11,7 +12,7 @@ from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeEr
 from pvtree.front.functional import dataset_file
 from pvtree.front.functional.dataset_columns import as_column, gathered, read_path, side_by_side
 from pvtree.reading.dask_data import is_collection
-from pvtree.reading.inputs import column_names
+from pvtree.reading.inputs import column_names, is_arrow, read_table
 from pvtree.reading.pandas_columns import is_frame
 from pvtree.reading.tables import Table, is_sparse
 from pvtree.reading.targets import read_init_score, read_positions, read_queries
@@ -86,8 +87,10 @@ class Dataset:
             if isinstance(categorical_feature, str):
                 categorical_feature = found.get("categorical_feature", categorical_feature)
         self.data, self.label, self.weight, self.group, self.qid = gathered(data), label, weight, group, qid
+        self._given_data = data if self.data is not data else None  # Sequences, or a list of matrices
+        self._is_constructed = False
         self.init_score, self.reference, self.position = init_score, reference, position
-        self.feature_name, self.categorical_feature = feature_name, categorical_feature
+        self.given_names, self.categorical_feature = feature_name, categorical_feature
         self.used_indices: np.ndarray | None = None
         if is_frame(self.data) and not isinstance(feature_name, str) and feature_name is not None:
             self._rename(list(feature_name))
@@ -100,8 +103,19 @@ class Dataset:
         return f"<{type(self).__name__}: {shape}{', with ' + ', '.join(beside) if beside else ''}>"
 
     def construct(self) -> Self:
-        """Return the Dataset itself: there is nothing to prepare."""
+        """Return the Dataset itself: there is nothing to prepare, but ``feature_name`` holds names from now on."""
+        self._is_constructed = True
         return self
+
+    @property
+    def feature_name(self) -> Any:
+        """The names of the columns; "auto" if none were given, until ``construct``."""
+        is_known = self._is_constructed and self.data is not None and isinstance(self.given_names, str)
+        return self.get_feature_name() if is_known else self.given_names
+
+    @feature_name.setter
+    def feature_name(self, names: Any) -> None:
+        self.given_names = names
 
     def create_valid(
         self,
@@ -114,7 +128,7 @@ class Dataset:
         position: Any = None,
     ) -> Dataset:
         """Make a Dataset of rows to evaluate on."""
-        names = self.feature_name if isinstance(self.feature_name, str) else list(self.feature_name)
+        names = self.given_names if isinstance(self.given_names, str) else list(self.given_names)
         return Dataset(
             data, label, self, weight, group, init_score, names, self.categorical_feature, params, position=position
         )
@@ -134,7 +148,7 @@ class Dataset:
             self.reference,
             _rows(self.weight, rows),
             init_score=_rows(self._scores_by_row(), rows),
-            feature_name=self.feature_name,
+            feature_name=self.given_names,
             categorical_feature=self.categorical_feature,
             params=params or self.params,
             qid=_rows(self.query_ids(), rows),
@@ -161,7 +175,7 @@ class Dataset:
         return int(np.shape(self.data)[1])
 
     def get_data(self) -> Any:
-        return self.data
+        return self.data if self._given_data is None else self._given_data
 
     def get_label(self) -> np.ndarray | None:
         """The labels as float32, (n_rows,)."""
@@ -249,9 +263,9 @@ class Dataset:
 
     def get_feature_name(self) -> list[str]:
         """The names of the columns, or Column_0, Column_1, ..."""
-        if not isinstance(self.feature_name, str):
-            return list(map(str, self.feature_name))
-        names = column_names(self.data)
+        if not isinstance(self.given_names, str):
+            return list(map(str, self.given_names))
+        names = column_names(read_table(self.data) if is_arrow(self.data) else self.data)
         return [f"Column_{j}" for j in range(self.num_feature())] if names is None else list(names)
 
     def set_categorical_feature(self, categorical_feature: Any) -> Self:
@@ -279,10 +293,11 @@ class Dataset:
     def add_features_from(self, other: Dataset) -> Self:
         """Append the columns of ``other``, which has as many rows."""
         names = None
-        if not isinstance(self.feature_name, str) or not isinstance(other.feature_name, str):
-            own = self.get_feature_name()
-            names = own + [name if name not in own else f"D2_{name}" for name in other.get_feature_name()]
-        self.data = side_by_side(self.data, other.data)
+        if not isinstance(self.given_names, str) or not isinstance(other.given_names, str):
+            own, theirs = self.get_feature_name(), other.get_feature_name()
+            number = next(n for n in itertools.count(2) if not {f"D{n}_{name}" for name in theirs} & set(own))
+            names = own + [name if name not in own else f"D{number}_{name}" for name in theirs]
+        self.data, self._given_data = side_by_side(self.data, other.data), None
         if names is not None:
             self.feature_name = names
             if is_frame(self.data):
@@ -297,6 +312,13 @@ class Dataset:
             feature = self.get_feature_name().index(feature)
         return count_bins(self, int(feature))
 
+    def _dump_text(self, filename: str | os.PathLike[str]) -> Self:
+        """Write the rows as text, to compare Datasets; LightGBM has it under this name."""
+        from pvtree.front.functional.dataset_bins import dump_text
+
+        dump_text(self, filename)
+        return self
+
     def save_binary(self, filename: str | os.PathLike[str]) -> Self:
         """Write the rows and what stands beside them to a file that ``Dataset(filename)`` reads."""
         if self.position is not None:
@@ -304,7 +326,7 @@ class Dataset:
         beside = {name: getattr(self, name) for name in _BESIDE if name != "init_score"}
         categorical = self.categorical_feature
         settings = {
-            "feature_name": self.feature_name if isinstance(self.feature_name, str) else list(self.feature_name),
+            "feature_name": self.given_names if isinstance(self.given_names, str) else list(self.given_names),
             "categorical_feature": categorical if isinstance(categorical, str | None) else list(categorical),
         }
         beside = {name: as_column(values, None, name) for name, values in beside.items()}
@@ -316,6 +338,13 @@ class Dataset:
     def _rename(self, names: list[str]) -> None:
         if list(self.data.columns) != names and len(names) == self.data.shape[1]:
             self.data = self.data.set_axis(names, axis=1)
+
+
+def rows_in(data: Any) -> Any:
+    """The rows of a Dataset or of a file; rows as they are."""
+    if isinstance(data, str | os.PathLike):
+        return read_path(data, {})["data"]
+    return data.data if isinstance(data, Dataset) else data
 
 
 def _either(given: Any, found: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,8 @@ from pvtree.parameters.aliases import read_names
 from pvtree.reading import inputs
 from pvtree.reading.column_values import read_by_column, read_forced_bins
 from pvtree.reading.row_ids import RowIds
-from pvtree.reading.sources import as_source
+from pvtree.reading.sources import Source, as_source
+from pvtree.reading.tables import Columns
 
 if TYPE_CHECKING:
     from pvtree.front.functional.dataset import Dataset
@@ -23,13 +25,27 @@ if TYPE_CHECKING:
 _KNOWN = ("max_bin", "min_data_in_bin", "max_bin_by_feature", "forcedbins_filename", "zero_as_missing")
 
 
+def _as_numbers(data: Dataset, max_bin: int = 255) -> tuple[Columns, Source]:
+    """The columns, and the rows as training reads them."""
+    table = inputs.read_table(data.data)
+    columns = inputs.learn_columns(table, data.categorical_feature, max_bin, Solo(), data.given_names)
+    return columns, as_source(inputs.encode(table, columns))
+
+
+def dump_text(data: Dataset, path: str | os.PathLike[str]) -> None:
+    """Write the names and the rows as numbers: Datasets of the same rows have the same text."""
+    _, source = _as_numbers(data)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f"num_data: {source.shape[0]}\nfeature_names: {', '.join(data.get_feature_name())}\n")
+        for block in source.blocks():
+            np.savetxt(file, block if isinstance(block, np.ndarray) else block.toarray(), fmt="%.17g")
+
+
 def count_bins(data: Dataset, feature: int) -> int:
     """Ordered bins or categories of a column, and one for missing values where there are any."""
     settings = read_names(data.params, _KNOWN, "Dataset").values
     max_bin, min_rows = int(settings.get("max_bin", 255)), int(settings.get("min_data_in_bin", 1))
-    table = inputs.read_table(data.data)
-    columns = inputs.learn_columns(table, data.categorical_feature, max_bin, Solo(), data.feature_name)
-    source = as_source(inputs.encode(table, columns))
+    columns, source = _as_numbers(data, max_bin)
     categorical = {j: len(values) for j, values in columns.categories.items() if j not in columns.ordered}
     rules = BinRules(
         max_bin,

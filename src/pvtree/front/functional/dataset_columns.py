@@ -38,10 +38,11 @@ def gathered(data: Any) -> Any:
     if isinstance(data, Sequence):
         data = [data]
     if isinstance(data, list) and data and all(isinstance(each, Sequence) for each in data):
+        sizes = [each.batch_size or Sequence.batch_size for each in data]
         blocks = [
-            np.asarray(each[start : min(start + each.batch_size, len(each))])
-            for each in data
-            for start in range(0, len(each), each.batch_size or len(each))
+            np.asarray(each[start : min(start + size, len(each))])
+            for each, size in zip(data, sizes, strict=True)
+            for start in range(0, len(each), size)
         ]
         return np.vstack(blocks)
     if isinstance(data, list) and data and all(isinstance(each, np.ndarray) and each.ndim == 2 for each in data):
@@ -53,7 +54,9 @@ def as_column(values: Any, dtype: Any, name: str) -> np.ndarray | None:
     """A one-dimensional array of labels, weights or sizes in whatever container; None stays None."""
     if values is None:
         return None
-    if hasattr(values, "to_numpy") and not is_frame(values):
+    if type(values).__module__.partition(".")[0] == "pyarrow":
+        array = np.asarray(values.to_numpy(zero_copy_only=False))
+    elif hasattr(values, "to_numpy") and not is_frame(values):
         array = np.asarray(values.to_numpy())
     else:
         array = np.asarray(values)
@@ -71,7 +74,8 @@ def side_by_side(left: Any, right: Any) -> Any:
     """The columns of both; sparse if both are, a DataFrame if one is."""
     if np.shape(left)[0] != np.shape(right)[0]:
         raise InvalidDataError(
-            f"add_features_from needs Datasets with as many rows, got {np.shape(left)[0]} and {np.shape(right)[0]}."
+            "Cannot add features from other Dataset with a different number of rows: there are "
+            f"{np.shape(left)[0]} and {np.shape(right)[0]}; pass one with as many."
         )
     if isinstance(left, Table) or isinstance(right, Table):
         raise InvalidTypeError("add_features_from needs rows in memory, but a Dataset holds a file's; read it first.")

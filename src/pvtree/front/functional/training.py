@@ -195,11 +195,12 @@ def run(
         ]
         _check_labels(parsed, label)
     names = [valid_names] if isinstance(valid_names, str) else valid_names
+    _check_names(names)
     given: dict[str, Any] = {"sample_weight": train_set.weight, **fit_arguments}
     if train_set.init_score is not None:
         given["init_score"] = train_set.init_score
-    if not isinstance(train_set.feature_name, str):
-        given["feature_name"] = train_set.feature_name
+    if not isinstance(train_set.given_names, str):
+        given["feature_name"] = train_set.given_names
     if not isinstance(train_set.categorical_feature, str):
         given["categorical_feature"] = train_set.categorical_feature
     ranks = parsed.task in losses_of("relevance")
@@ -300,6 +301,14 @@ def _datasets(valid_sets: Any) -> list[Dataset]:
     return sets
 
 
+def _check_names(names: Any) -> None:
+    for number, name in enumerate(names or []):
+        if not isinstance(name, str):
+            raise InvalidTypeError(
+                f"Every item in valid_names must be a string. Item {number} has type '{type(name).__name__}'."
+            )
+
+
 def _names(sets: Sequence[Dataset], train_set: Dataset) -> list[str]:
     return ["training" if each is train_set else f"valid_{i}" for i, each in enumerate(sets)]
 
@@ -327,7 +336,9 @@ def _check_labels(parsed: ParsedParams, label: Any) -> None:
         return
     n_classes = 2 if LOSSES[parsed.task].n_outputs == 1 else parsed.n_classes
     if n_classes < 2:
-        raise InvalidParameterError(f"objective={parsed.task!r} needs the number of classes; set num_class in params.")
+        raise InvalidParameterError(
+            "Number of classes should be specified and greater than 1 for multiclass training; set num_class in params."
+        )
     column: Any = as_column(label, np.float64, "label")
     found = np.unique(column)
     if not np.isin(found, np.arange(n_classes)).all():
