@@ -13,7 +13,7 @@ import pytest
 from pvtree.front import demo
 
 ROOT = Path(__file__).resolve().parents[2]
-ELSEWHERE = {"spark_training"}  # run by the tests of these engines
+ELSEWHERE = {"ray_training", "spark_training"}  # run by the tests of these engines
 EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if path.stem not in ELSEWHERE)
 pytestmark = pytest.mark.docs
 

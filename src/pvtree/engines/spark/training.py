@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pvtree.comm.user_warnings import warn_user
+from pvtree.comm.outcome import cause_of
+from pvtree.engines.spark.rows import ARRAY, IS_VALID, LABEL, QUERY, WEIGHT, Form
+from pvtree.engines.spark.task import ANSWER_DDL, Answer, Task, train_partition
 from pvtree.errors import (
     InvalidDataError,
     InvalidParameterError,
@@ -16,9 +18,8 @@ from pvtree.errors import (
     PeerFailedError,
 )
 from pvtree.front.estimators.for_workers import sendable
+from pvtree.front.estimators.worker_parts import pickled, result_of
 from pvtree.parameters.params import refuse_serial
-from pvtree.spark.rows import ARRAY, IS_VALID, LABEL, QUERY, WEIGHT, Form
-from pvtree.spark.task import ANSWER_DDL, Answer, Task, train_partition
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -41,22 +42,20 @@ def fit_on_spark(
     options: FitOptions,
 ) -> None:
     """Train on all rows of the DataFrame, in ``num_workers`` tasks that run at the same time."""
+    import cloudpickle
+
     checked = estimator._checked(options.stopping_with({}, getattr(estimator, "early_stopping_rounds", None)))
     refuse_serial(estimator.tree_learner, num_workers)
     selected, form = select(dataset, features, columns)
     selected = spread(selected, num_workers, QUERY in form.columns)
-    packed = pickled(Task(*sendable(estimator, checked), form))
+    packed = pickled(Task(*sendable(estimator, checked), form), cloudpickle.dumps, "Spark's executors")
     train: Any = partial(train_partition, packed=packed)
     rows = run_stage(selected, train, num_workers)
     answers = [read_answer(bytes(row["answer"])) for row in sorted(rows, key=lambda row: row["rank"])]
-    errors = [answer.error for answer in answers if answer.error is not None]
-    if errors:  # prefer an error that does not merely report another task's failure
-        raise min(errors, key=lambda error: isinstance(error, PeerFailedError))
-    for category, sentence in dict.fromkeys(each for answer in answers for each in answer.warnings):
-        warn_user(sentence, category)
-    result = answers[0].result
-    assert result is not None  # the first task hands it in
-    estimator._keep(result, checked.callbacks)
+    error = cause_of(answer.error for answer in answers if answer.error is not None)
+    if error is not None:
+        raise error
+    estimator._keep(result_of(answers), checked.callbacks)
 
 
 def run_stage(selected: DataFrame, train: Any, num_workers: int) -> list[Any]:
@@ -126,18 +125,6 @@ def n_partitions(dataset: DataFrame) -> int | None:
         return int(dataset.rdd.getNumPartitions())
     except Exception:
         return None
-
-
-def pickled(task: Task) -> bytes:
-    import cloudpickle
-
-    try:
-        return bytes(cloudpickle.dumps(task))
-    except Exception as error:
-        raise InvalidTypeError(
-            "The estimator's parameters, eval_metric and callbacks are sent to Spark's executors, but one of them "
-            f"cannot be pickled ({error}); use functions and objects that hold no locks, files or connections."
-        ) from error
 
 
 def read_answer(packed: bytes) -> Answer:
