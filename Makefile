@@ -8,14 +8,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 INSTALL := $(PIP) install --no-compile --editable
-UNIT := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+UNIT := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --ignore tests/spark --ignore tests/ray
 QUICK := parameters/test_params.py project/test_lengths.py project/test_package.py project/test_paths.py \
 	project/test_rooms.py project/test_sentences.py objectives binning growing model/test_atomic_file.py \
 	model/test_model.py model/test_predict.py training/test_callbacks.py training/test_checkpoint.py \
 	training/test_fingerprint.py reading/test_row_ids.py reading/test_sources.py \
 	comm/test_partition.py comm/test_solo.py comm/test_traffic.py comm/test_local.py equivalence/test_cart.py
 # Engines whose extras pyproject.toml has.
-ENGINES := spark
+ENGINES := spark,ray
 BENCH := --output docs/benchmarks.md --summary README.md
 
 .DEFAULT_GOAL := help
@@ -51,11 +51,14 @@ kernels: $(VENV)/.demo-installed  ## Compile the kernels that the tests need
 # Three processes on two cores, as many tests wait. tests/conftest.py puts files that take long first.
 unit: $(VENV)/.test-installed kernels  ## Run the tests; PROFILE=random draws other examples than always
 	@$(UNIT) $(if $(PROFILE),--hypothesis-profile=$(PROFILE))
-	@$(BIN)/python -c "import pyspark" 2>/dev/null || echo "PySpark is not installed, so its tests were skipped; make engines installs it and runs them."
+	@echo "Not run: the tests of training on Spark and Ray; make engines installs both and runs them."
 
-# Spark needs Java 17, which pip does not install. Without it the tests say so and are skipped.
-engines: $(VENV)/.engines-installed  ## Install Spark, and run the tests of training on it
-	@$(BIN)/python -m pytest -rs --timeout 600 $(wildcard tests/spark tests/ray)
+# Spark needs Java 17, which pip does not install. Without it the tests say so and are skipped. One folder after the
+# other: both start several processes.
+engines: $(VENV)/.engines-installed kernels  ## Install Spark and Ray, and run the tests of training on them (KILLS=20 for more kills)
+	@command -v java >/dev/null || echo "Java is not installed, so the tests of Spark are skipped; install Java 17 to run them."
+	@PVTREE_KILLS=$(or $(KILLS),3) $(BIN)/python -m pytest -rs --timeout 600 tests/spark
+	@PVTREE_KILLS=$(or $(KILLS),3) $(BIN)/python -m pytest -rs --timeout 600 tests/ray
 
 thorough: $(VENV)/.test-installed kernels  ## Run the tests with ten times the examples and with whole products of cases
 	@PVTREE_THOROUGH=1 $(UNIT) --timeout 3000
@@ -109,7 +112,7 @@ $(VENV)/.test-installed: pyproject.toml | $(BIN)/python
 	@touch $@ $(VENV)/.demo-installed $(VENV)/.quick-installed
 
 $(VENV)/.engines-installed: pyproject.toml | $(VENV)/.test-installed
-	@echo "Installing Spark into $(VENV)."
+	@echo "Installing Spark and Ray into $(VENV)."
 	@$(PIP) install --editable '.[$(ENGINES)]'
 	@touch $@ $(VENV)/.test-installed
 
