@@ -36,6 +36,7 @@ from pvtree.parameters.params import Params, learner_for, make_params, refuse_se
 from pvtree.parameters.rule_kinds import positive
 from pvtree.reading import inputs
 from pvtree.reading.dask_data import is_collection
+from pvtree.reading.ray_data import is_dataset
 from pvtree.training.callbacks import TRAINING_NAMES
 
 # Modules that load the kernels are imported inside functions: nobody needs them to construct or clone an estimator.
@@ -87,7 +88,7 @@ class Fitting(Estimator):
         verbose: Any = False,
         **unknown: Any,
     ) -> Self:
-        """Train on rows in memory or in files, on each MPI rank's own rows, or on a Dask collection."""
+        """Train on rows in memory or in files, on each MPI rank's own rows, or on a Dask or Ray cluster."""
         refuse_unknown(unknown, Fitting.fit, type(self).__name__, self._get_param_names())
         options = FitOptions(
             evaluation=EvalArguments(
@@ -121,6 +122,12 @@ class Fitting(Estimator):
 
             checked = self._checked(options)
             self._keep(fit_on_dask(self, given, checked), checked.callbacks)
+            return self
+        if is_dataset(given.X):
+            from pvtree.front.estimators.on_ray import fit_on_ray
+
+            checked = self._checked(options)
+            self._keep(fit_on_ray(self, given, checked), checked.callbacks)
             return self
         with connect(options.comm, options.timeout) as comm:
 
