@@ -17,10 +17,10 @@ import pvtree.ray
 
 def loop(config):
     """What Ray Train calls on every worker, with the worker's own rows."""
-    rows = train.get_dataset_shard("train").materialize().to_pandas()
-    X, y = rows.drop(columns="target"), rows["target"]
-    model = pvtree.GBDTClassifier(n_estimators=10, eval_metric="auc", **config)
-    model.fit(X, y, eval_set=[(X, y)], comm=pvtree.ray.get_comm(), callbacks=[pvtree.ray.report(every=5)])
+    rows, held = (train.get_dataset_shard(name).materialize().to_pandas() for name in ("train", "valid"))
+    (X, y), valid = ((each.drop(columns="target"), each["target"]) for each in (rows, held))
+    model = pvtree.GBDTClassifier(n_estimators=10, eval_metric="binary_logloss", **config)
+    model.fit(X, y, eval_set=[valid], comm=pvtree.ray.get_comm(), callbacks=[pvtree.ray.report(every=5)])
     pvtree.ray.report_model(model)
 
 
@@ -35,15 +35,20 @@ if __name__ == "__main__":
     print(classifier.traffic_)
 
     storage = os.path.abspath("ray-results")
+    rows, held = dataset.train_test_split(0.25, shuffle=True, seed=0)
 
     def trial(config):
         run = train.RunConfig(storage_path=storage, callbacks=[TuneReportCallback()])
         pvtree.ray.PvtreeTrainer(
-            loop, train_loop_config=config, scaling_config=workers, run_config=run, datasets={"train": dataset}
+            loop,
+            train_loop_config=config,
+            scaling_config=workers,
+            run_config=run,
+            datasets={"train": rows, "valid": held},
         ).fit()
 
     rates = tune.grid_search([0.01, 0.3])
-    config = tune.TuneConfig(metric="valid_0-auc", mode="max", max_concurrent_trials=1)
+    config = tune.TuneConfig(metric="valid_0-binary_logloss", mode="min", max_concurrent_trials=1)
     found = tune.Tuner(trial, param_space={"learning_rate": rates}, tune_config=config).fit()
     print(f"best learning rate: {found.get_best_result().config['learning_rate']}")
     ray.shutdown()
