@@ -145,7 +145,10 @@ def read_parts(pieces: Sequence[Piece], form: Form) -> list[Part]:
             continue
         table = BlockAccessor.for_block(block).to_arrow().slice(piece.start, piece.stop - piece.start)
         columns = {name: column_of(table, names) for name, names in form.columns.items()}
-        parts.append((piece.position, {"X": features_of(table, form.features), **columns}))
+        X = features_of(table, form.features)
+        if "qid" in columns and not isinstance(X, np.ndarray):
+            X = X.to_pandas()  # rows of a query that was cut can move from a DataFrame, not from Arrow's memory
+        parts.append((piece.position, {"X": X, **columns}))
     return parts
 
 
