@@ -185,6 +185,12 @@ def test_the_lost_task_is_named_even_if_no_other_has_told():
     assert "ExecutorLostFailure" in str(error)
 
 
+def test_too_few_slots_are_told_apart_from_a_loss():
+    text = "BarrierJobSlotsNumberCheckFailed: [SPARK-24819]: Barrier execution mode does not allow run a barrier stage"
+    error = explained(RuntimeError(text), 40)
+    assert isinstance(error, InvalidParameterError) and "cannot run 40 tasks at the same time" in str(error)
+
+
 def test_the_example_and_the_first_lines_of_the_page_run(tmp_path):
     environment = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     # In one process, as Spark starts slowly. The example ends the session.

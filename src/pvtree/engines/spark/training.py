@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
 from pvtree.comm.outcome import cause_of
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 # Spark puts what a task has raised between tracebacks of several languages.
 TOLD = re.compile(r"(?:PeerFailedError|WorkerTimeoutError): (Worker \d+ (?:lost|waited|of \d+ stops)[^\n]*)")
 UNSUITABLE = "SPARK-24820"  # a barrier stage cannot follow a union or the like; it can follow a shuffle
+NO_SLOTS = "SPARK-24819"  # fewer tasks can run at the same time than the stage has
+SLOT_SECONDS, LOOK_SECONDS = 30.0, 1.0  # how long to wait for slots, and between two looks
 LOST = re.compile(r"barrier task \w+\(\d+, (\d+)\) finished unsuccessfully\.?")  # partitions are ranks
 
 
@@ -60,13 +63,17 @@ def fit_on_spark(
 
 def run_stage(selected: DataFrame, train: Any, num_workers: int) -> list[Any]:
     """What the tasks of one barrier stage hand in."""
-    try:
-        # Spark runs a failed barrier stage again only if another stage follows it.
-        return selected.mapInArrow(train, ANSWER_DDL, barrier=True).repartition(1).collect()
-    except Exception as error:  # of Spark's several kinds
-        if UNSUITABLE not in str(error):
-            raise explained(error, num_workers) from error
-    return run_stage(selected.repartition(num_workers), train, num_workers)
+    deadline = monotonic() + SLOT_SECONDS
+    while True:
+        try:
+            # Spark runs a failed barrier stage again only if another stage follows it.
+            return selected.mapInArrow(train, ANSWER_DDL, barrier=True).repartition(1).collect()
+        except Exception as error:  # of Spark's several kinds
+            if UNSUITABLE in str(error):
+                return run_stage(selected.repartition(num_workers), train, num_workers)
+            if NO_SLOTS not in str(error) or monotonic() > deadline:
+                raise explained(error, num_workers) from error
+        sleep(LOOK_SECONDS)  # an executor may be on its way, in place of one that was lost
 
 
 def select(dataset: DataFrame, features: str | Sequence[str], columns: dict[str, str | None]) -> tuple[DataFrame, Form]:
@@ -140,6 +147,11 @@ def explained(error: Exception, num_workers: int) -> Exception:
     if "No module named 'pvtree'" in text:
         return MissingDependencyError(
             "Spark's executors cannot import pvtree; install it on all of them: pip install 'pvtree[spark]'."
+        )
+    if NO_SLOTS in text:
+        return InvalidParameterError(
+            f"Spark cannot run {num_workers} tasks at the same time; lower num_workers, or give Spark more executors or "
+            "cores."
         )
     told, lost = TOLD.search(text), LOST.search(text)
     if told is not None:  # by a task that waited for it
