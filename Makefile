@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 INSTALL := $(PIP) install --no-compile --editable
 # By the sources' path, because the package is installed anew meanwhile.
 WARMUP := PYTHONPATH=src NUMBA_CACHE_DIR=$(CURDIR)/.numba_cache $(BIN)/python -m pvtree warmup
-UNIT := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+UNIT := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --ignore tests/spark --ignore tests/ray
 # Boosting on one worker needs the fewest kernels, so it is what make quick trains, in the end.
 QUICK := comm/test_local.py project/test_lengths.py parameters/test_params.py project/test_paths.py \
 	project/test_rooms.py project/test_sentences.py \
@@ -22,7 +22,7 @@ QUICK := comm/test_local.py project/test_lengths.py parameters/test_params.py pr
 	comm/test_partition.py comm/test_solo.py comm/test_traffic.py project/test_package.py \
 	equivalence/test_boosting.py::test_every_iteration_equals_the_brute_force
 # Engines whose extras pyproject.toml has.
-ENGINES := spark
+ENGINES := spark,ray
 BENCH := --output docs/benchmarks.md --summary README.md
 # pip leaves Python's bytecode to the first import. Without it every process that a test starts parses numba, scikit-learn
 # and scipy anew, which takes five seconds, so it is written even where the environment says otherwise.
@@ -66,11 +66,14 @@ kernels: $(VENV)/.demo-installed  ## Compile the kernels that the tests need
 # Three processes on two cores, as many tests wait. tests/conftest.py puts files that take long first.
 unit: $(VENV)/.test-installed kernels  ## Run the tests; PROFILE=random draws other examples than always
 	@$(UNIT) $(if $(PROFILE),--hypothesis-profile=$(PROFILE))
-	@$(BIN)/python -c "import pyspark" 2>/dev/null || echo "PySpark is not installed, so its tests were skipped; make engines installs it and runs them."
+	@echo "Not run: the tests of training on Spark and Ray; make engines installs both and runs them."
 
-# Spark needs Java 17, which pip does not install. Without it the tests say so and are skipped.
-engines: $(VENV)/.engines-installed  ## Install Spark, and run the tests of training on it
-	@$(BIN)/python -m pytest -rs --timeout 600 $(wildcard tests/spark tests/ray)
+# Spark needs Java 17, which pip does not install. Without it the tests say so and are skipped. One folder after the
+# other: both start several processes.
+engines: $(VENV)/.engines-installed kernels  ## Install Spark and Ray, and run the tests of training on them (KILLS=20 for more kills)
+	@command -v java >/dev/null || echo "Java is not installed, so the tests of Spark are skipped; install Java 17 to run them."
+	@PVTREE_KILLS=$(or $(KILLS),3) $(BIN)/python -m pytest -rs --timeout 600 tests/spark
+	@PVTREE_KILLS=$(or $(KILLS),3) $(BIN)/python -m pytest -rs --timeout 600 tests/ray
 
 thorough: $(VENV)/.test-installed kernels  ## Run the tests with ten times the examples and with whole products of cases
 	@PVTREE_THOROUGH=1 $(UNIT) --timeout 3000
@@ -124,7 +127,7 @@ $(VENV)/.test-installed: pyproject.toml | $(BIN)/python
 	@touch $@ $(VENV)/.demo-installed $(VENV)/.quick-installed
 
 $(VENV)/.engines-installed: pyproject.toml | $(VENV)/.test-installed
-	@echo "Installing Spark into $(VENV)."
+	@echo "Installing Spark and Ray into $(VENV)."
 	@$(PIP) install --editable '.[$(ENGINES)]'
 	@touch $@ $(VENV)/.test-installed
 

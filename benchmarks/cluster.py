@@ -28,9 +28,11 @@ from single_machine import environment, installed
 from tables import command, markdown, write_between_marks
 
 PROGRAMS = Path(__file__).with_name("cluster_programs.py")
-TRAININGS = ("pvtree-voting", "lightgbm-voting", "pvtree-data", "lightgbm-data")
-LABELS = {name: name.replace("lightgbm", "LightGBM").replace("-", " ") for name in TRAININGS}
-TARGET_BYTES, TARGET_SPEED, TARGET_AUC, TARGET_LEDGER = 3.0, 3.0, 0.001, 0.15
+USUAL = ("pvtree-voting", "lightgbm-voting", "pvtree-data", "lightgbm-data")
+TRAININGS = (*USUAL, "tcp-voting", "tcp-data")
+LABELS = {name: name.replace("lightgbm", "LightGBM").replace("-", " ") for name in USUAL}
+LABELS |= {"tcp-voting": "pvtree voting over TCP", "tcp-data": "pvtree data over TCP"}
+TARGET_BYTES, TARGET_SPEED, TARGET_AUC, TARGET_LEDGER, TARGET_TCP = 3.0, 3.0, 0.001, 0.15, 0.15
 LONGEST = 3600.0  # seconds of one training
 FIRST_PORT = 12400  # of LightGBM: a new one for every training, because the last one's stays busy for a minute
 
@@ -97,7 +99,10 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--rates", type=rates, default=[1000.0, 100.0], help="Mbit/s of the links (1000,100)")
     parser.add_argument("--repeat", type=int, default=3, help="repetitions, of which the median is shown (3)")
     parser.add_argument(
-        "--only", type=lambda text: text.split(","), default=list(TRAININGS), help=f"of {','.join(TRAININGS)} (all)"
+        "--only",
+        type=lambda text: text.split(","),
+        default=list(USUAL),
+        help=f"of {','.join(TRAININGS)} ({','.join(USUAL)}, which use MPI or LightGBM's sockets)",
     )
     parser.add_argument("--output", type=Path, help="markdown file to write the tables into")
     options = parser.parse_args()
@@ -164,6 +169,8 @@ class Bench:
         command = [sys.executable, str(PROGRAMS), what, str(self.folder)]
         if what.startswith("lightgbm"):
             self.network.on_each([*command, str(next(self.ports))], self.environment, limit)
+        elif what.startswith("tcp"):
+            self.network.on_each(command, self.environment, limit)
         elif what.startswith("virtual"):
             self.here(what)
         else:
@@ -254,6 +261,14 @@ def against_targets(runs: Runs) -> list[str]:
         best = min(peers, key=lambda name: typical(peers[name], "seconds"))
         faster = typical(peers[best], "seconds") / typical(voting, "seconds")
         lines.append(f"{faster:.2f} times as fast per tree as {LABELS[best]} (to reach: {TARGET_SPEED:g}).")
+    for learner in ("voting", "data"):
+        mpi, tcp = runs.get(f"pvtree-{learner}"), runs.get(f"tcp-{learner}")
+        if mpi and tcp:
+            ratios = [typical(tcp, figure) / typical(mpi, figure) - 1 for figure in ("sent", "seconds")]
+            lines.append(
+                f"{LABELS[f'tcp-{learner}']} sends {ratios[0]:+.1%} bytes and takes {ratios[1]:+.1%} seconds against "
+                f"MPI (to stay within {TARGET_TCP:.0%})."
+            )
     for name in runs:
         if runs[name][0].ledger is not None:
             beyond = typical(runs[name], "sent") / ledger_bytes(runs[name]) - 1

@@ -180,6 +180,16 @@ def pvtree(folder: Path, learner: str) -> None:
         mpi.run(work)
 
 
+def over_tcp(folder: Path, learner: str, host: int) -> None:
+    """One worker of the same training over plain TCP; the folder is where the workers meet."""
+    from pvtree.comm import tcp
+
+    addresses = Setting.read(folder).addresses
+    bind(folder, host)
+    with noting(), tcp.connect(f"file://{folder}/meeting", host, len(addresses), host=addresses[host]) as comm:
+        fit_and_write(folder, learner, comm, Moments.note)
+
+
 def virtual(folder: Path, learner: str) -> None:
     """Train on virtual machines, timed by their clocks; the folder describes the cluster."""
     from pvtree.comm import Cluster, Network, virtual
@@ -294,6 +304,8 @@ def main() -> None:
         lightgbm(Path(folder), what.split("-")[1], *map(int, rest))
     elif what.startswith("pvtree-"):
         pvtree(Path(folder), what.split("-")[1])
+    elif what.startswith("tcp-"):
+        over_tcp(Path(folder), what.split("-")[1], *map(int, rest))
     elif what.startswith("virtual-"):
         virtual(Path(folder), what.split("-")[1])
     else:

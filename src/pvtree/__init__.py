@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
-import os
+import sys
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from pvtree.errors import (
@@ -21,7 +24,7 @@ from pvtree.errors import (
 )
 
 if TYPE_CHECKING:
-    from pvtree import as_xgboost, comm, theory
+    from pvtree import as_xgboost, comm
     from pvtree.comm.user_warnings import SkewWarning, register_logger
     from pvtree.find_split.certificates import Certificate
     from pvtree.find_split.strategy import Votes
@@ -55,6 +58,7 @@ if TYPE_CHECKING:
     from pvtree.front.report import live_report
     from pvtree.model.model import Model
     from pvtree.model.tree import Tree
+    from pvtree.planning import theory
     from pvtree.planning.plan import plan
     from pvtree.reading.files import read_file
     from pvtree.training.callbacks import (
@@ -128,10 +132,6 @@ __all__ = [
     "theory",
     "train",
 ]
-# LightGBM's modules lie in a folder of their own but are imported as those of lightgbm are: pvtree.sklearn, ...
-__path__ = [*__path__, os.path.join(os.path.dirname(__file__), "as_lightgbm")]
-# Imported when they are first used.
-_MODULES = ("as_xgboost", "comm", "theory", "basic", "callback", "compat", "engine", "plotting", "sklearn")
 # The modules of public names that are not in pvtree.front.estimators.
 _HOMES = {
     "Certificate": "pvtree.find_split.certificates",
@@ -170,6 +170,42 @@ _HOMES = {
     ),
 }
 
+# Modules that users import under shorter paths than those of the rooms they lie in.
+_PUBLIC_PATHS = {
+    "pvtree.ray": "pvtree.engines.ray",
+    "pvtree.spark": "pvtree.engines.spark",
+    "pvtree.theory": "pvtree.planning.theory",
+    # LightGBM's own modules, so that scripts change nothing but the import.
+    **{
+        f"pvtree.{name}": f"pvtree.front.as_lightgbm.{name}"
+        for name in ("basic", "callback", "compat", "engine", "plotting", "sklearn")
+    },
+}
+
+
+class _PublicPaths(MetaPathFinder, Loader):
+    """Imports ``pvtree.spark`` as another name of the module ``pvtree.engines.spark``, not as a second copy of it."""
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        public = ".".join(name.split(".", 2)[:2])
+        if public not in _PUBLIC_PATHS:
+            return None
+        return ModuleSpec(name, self, origin=_PUBLIC_PATHS[public] + name.removeprefix(public))
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        assert spec.origin is not None
+        module = importlib.import_module(spec.origin)
+        spec.loader_state = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Only give the module back its own spec, in place of which Python has put the one made above."""
+        assert module.__spec__ is not None
+        module.__spec__ = module.__spec__.loader_state
+
+
+sys.meta_path.insert(0, _PublicPaths())  # before the finder of files, which would load submodules a second time
+
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used, because scikit-learn and numba take a second or two."""
@@ -177,7 +213,7 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("pvtree")
-    if name in _MODULES:
+    if name in ("as_xgboost", "comm") or f"pvtree.{name}" in _PUBLIC_PATHS:
         return importlib.import_module(f"pvtree.{name}")
     if name in __all__:
         return getattr(importlib.import_module(_HOMES.get(name, "pvtree.front.estimators")), name)

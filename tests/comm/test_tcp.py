@@ -9,7 +9,6 @@ import ssl
 import threading
 import time
 from datetime import UTC, datetime, timedelta
-from struct import pack
 
 import numpy as np
 import pytest
@@ -19,6 +18,7 @@ from conformance import SOON, Conformance
 from pvtree.comm import local, tcp, tcp_gate, tcp_greeting, tcp_line
 from pvtree.comm.tcp_greeting import CHALLENGE, GREETING, MAGIC, Keyring
 from pvtree.errors import CommunicationError, DivergedError, InvalidParameterError, PeerFailedError
+from tcp_strangers import attack
 
 
 class TestTCP(Conformance):
@@ -174,29 +174,6 @@ def test_a_peer_that_sends_no_frames_is_named():
 
 
 # Strangers
-
-
-def say(address, *messages, reads=True):
-    """What a gate answers to these bytes until it hangs up."""
-    heard = b""
-    with socket.create_connection(address, timeout=20) as sock:
-        try:
-            for message in messages:
-                sock.sendall(message)
-            while reads and (part := sock.recv(1000)):
-                heard += part
-        except OSError:
-            pass  # it has hung up in the middle of a message
-    return heard
-
-
-def attack(address, recorded):
-    """Garbage, a false rank, a greeting that was sent before, 2 GB announced: each gets a challenge and no more."""
-    garbage = np.random.default_rng(0).bytes(100_000)
-    false_rank = GREETING.pack(MAGIC, 2, bytes(32), bytes(32))
-    announced = tcp_line.FRAME_HEAD.pack(tcp_line.LETTER, 2_000_000_000) + bytes(GREETING.size)
-    for message in (garbage, false_rank, announced, pack("<I", 2**31) * 1000, *recorded):
-        assert len(say(address, message)) == CHALLENGE.size
 
 
 def test_strangers_are_refused_and_the_training_does_not_notice(monkeypatch):

@@ -15,7 +15,7 @@ from pvtree.front import demo
 from thoroughness import IS_THOROUGH
 
 ROOT = Path(__file__).resolve().parents[2]
-ELSEWHERE = {"spark_training"}  # run by the tests of these engines
+ELSEWHERE = {"ray_training", "spark_training"}  # run by the tests of these engines
 EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if path.stem not in ELSEWHERE)
 pytestmark = pytest.mark.docs
 

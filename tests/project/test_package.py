@@ -13,6 +13,7 @@ import pvtree
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+ENGINES = {"spark": {"pyspark", "pyarrow"}, "ray": {"ray"}}  # what each may import at module level
 OPTIONAL = (
     "pandas",
     "lightgbm",
@@ -21,6 +22,8 @@ OPTIONAL = (
     "dask",
     "distributed",
     "pyarrow",
+    "pyspark",
+    "ray",
     "mpi4py",
     "pytest",
     "hypothesis",
@@ -52,7 +55,7 @@ def test_works_where_nothing_optional_is_installed():
 
 
 def test_every_source_file_imports_only_required_or_guarded_packages():
-    """At module level: what an optional feature needs is imported where it is used. pvtree.spark is one as a whole."""
+    """At module level: what an optional feature needs is imported where it is used. Each engine is one as a whole."""
     required = {"numpy", "numba", "llvmlite", "sklearn", "tqdm", "joblib", "threadpoolctl", "scipy", "click", "pvtree"}
     for path in (ROOT / "src" / "pvtree").rglob("*.py"):
         for node in ast.parse(path.read_text()).body:
@@ -61,7 +64,7 @@ def test_every_source_file_imports_only_required_or_guarded_packages():
                 names = [alias.name for alias in node.names]
             elif isinstance(node, ast.ImportFrom) and node.level == 0:
                 names = [node.module]
-            own = {"pyspark", "pyarrow"} if path.parent.name == "spark" else set()
+            own = ENGINES.get(path.parent.name, set()) if path.parent.parent.name == "engines" else set()
             foreign = {name.partition(".")[0] for name in names} - required - own - set(sys.stdlib_module_names)
             assert not foreign, f"{path.relative_to(ROOT)} imports {foreign} for everyone"
 

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+import pvtree
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "pvtree"
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -62,6 +64,8 @@ def imported_names(text: str) -> list[tuple[str, str]]:
 
 def is_there(module: str, name: str) -> bool:
     """Whether a module has a name or a submodule, by its text alone."""
+    public = ".".join(module.split(".")[:2])
+    module = pvtree._PUBLIC_PATHS.get(public, public) + module.removeprefix(public)
     place = PACKAGE.parent.joinpath(*module.split("."))
     source = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
     is_module = (place / name).is_dir() or (place / f"{name}.py").exists()

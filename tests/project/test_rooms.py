@@ -1,5 +1,7 @@
 """The order of the rooms: the contract of ``make lint`` fails when one import is turned around, and names it."""
 
+import importlib
+import pickle
 import shutil
 import subprocess
 import sys
@@ -36,3 +38,25 @@ def test_an_import_from_a_later_room_is_named(room, above, line, tmp_path):
 
 def test_the_rooms_are_in_order():
     assert lint(ROOT).returncode == 0
+
+
+def test_the_listing_stays_short():
+    shown = [path.name for path in (ROOT / "src" / "pvtree").iterdir() if path.name != "__pycache__"]
+    assert len(shown) <= 18, sorted(shown)
+
+
+def test_public_paths_are_names_of_the_same_modules(monkeypatch):
+    import pvtree.planning.theory
+    import pvtree.theory
+    from pvtree.theory import Estimate
+
+    assert pvtree.theory is sys.modules["pvtree.theory"] is sys.modules["pvtree.planning.theory"]
+    assert pvtree.theory.__spec__.name == "pvtree.planning.theory"
+    assert Estimate is pvtree.planning.theory.Estimate
+    assert pickle.loads(pickle.dumps(Estimate)) is Estimate
+    # What lies below a public path is not loaded a second time either.
+    monkeypatch.setitem(pvtree._PUBLIC_PATHS, "pvtree.thinking", "pvtree.planning")
+    below = importlib.import_module("pvtree.thinking.formulas")
+    assert below is importlib.import_module("pvtree.planning.formulas")
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("pvtree.thinking.nothing")

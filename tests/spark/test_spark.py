@@ -2,87 +2,29 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import subprocess
 import sys
-from contextlib import suppress
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 pytest.importorskip("pyspark")
-if shutil.which("java") is None:
-    pytest.skip("Spark needs Java, which is not installed.", allow_module_level=True)
-
-import pyspark
 from pyspark.ml import Pipeline, PipelineModel
 from pyspark.ml.evaluation import BinaryClassificationEvaluator
 from pyspark.ml.feature import VectorAssembler
 from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
-from pyspark.sql import SparkSession
 
 import pvtree
+from accidents import Kill, executor, last_victim
+from page_lines import ROOT, first_lines, run_program
 from pvtree import spark as pvtree_spark
 from pvtree.comm import local
+from pvtree.engines.spark.training import explained
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError, PeerFailedError
-from pvtree.spark.training import explained
+from spark_rows import as_frame, make_rows
 
 pytestmark = pytest.mark.spark
-ROOT = Path(__file__).resolve().parents[2]
 SMALL = {"n_estimators": 4, "num_leaves": 7, "min_child_samples": 5, "random_state": 3}
 NAMES = ["a", "b", "c", "d"]
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory):
-    """Two executors with two cores each, in processes of their own."""
-    folder = tmp_path_factory.mktemp("spark")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
-        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        home = Path(pyspark.__file__).parent
-        patch.setenv("SPARK_HOME", str(home))
-        session = (
-            SparkSession.builder.master("local-cluster[2,2,1024]")
-            .config("spark.ui.enabled", "false")
-            .config("spark.local.dir", str(folder))
-            .config("spark.sql.shuffle.partitions", "2")
-            .config("spark.default.parallelism", "2")
-            .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-            .getOrCreate()
-        )
-        session.sparkContext.setLogLevel("ERROR")
-        logs = home / "work" / session.sparkContext.applicationId
-        yield session
-        session.stop()
-        shutil.rmtree(logs, ignore_errors=True)
-        with suppress(OSError):  # others may use it
-            logs.parent.rmdir()
-
-
-def make_rows(n_rows=300):
-    rng = np.random.default_rng(4)
-    X = rng.normal(size=(n_rows, 4))
-    X[rng.random(X.shape) < 0.05] = np.nan
-    signal = np.nan_to_num(X).sum(axis=1) + rng.normal(size=n_rows)
-    return X, signal
-
-
-def as_frame(spark, X, n_partitions, **columns):
-    """Partition m has the m-th block of rows, so that workers have what those of a virtual cluster have."""
-    kinds = {"features": "array<double>"} | {
-        name: {"f": "double", "b": "boolean", "U": "string"}.get(np.asarray(values).dtype.kind, "long")
-        for name, values in columns.items()
-    }
-    rows = list(zip(X.tolist(), *(np.asarray(values).tolist() for values in columns.values()), strict=True))
-    ddl = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
-    bounds = [len(rows) * m // n_partitions for m in range(n_partitions + 1)]
-    blocks = spark.sparkContext.parallelize(range(n_partitions), n_partitions)
-    cut = blocks.flatMap(lambda m: rows[bounds[m] : bounds[m + 1]])
-    return spark.createDataFrame(cut, ddl)
 
 
 def virtual_model(X, y, n_workers, **options):
@@ -141,6 +83,19 @@ def test_columns_of_numbers_and_text_with_weights_and_validation(spark):
     )
 
 
+def test_partitions_without_rows_take_part(spark):
+    X, signal = make_rows()
+    rows = list(zip(X.tolist(), signal.tolist(), strict=True))
+    parts = spark.sparkContext.parallelize(range(4), 4).flatMap(lambda m: rows if m == 2 else [])
+    frame = spark.createDataFrame(parts, "features array<double>, label double")
+    serial = pvtree.GBDTRegressor(**SMALL).fit(X, signal).model_.to_json()
+    for learner in ("data", "exact_voting"):
+        fitted = pvtree_spark.GBDTRegressor(**SMALL, num_workers=4, tree_learner=learner).fit(frame)
+        assert fitted.model_.to_json() == serial
+    with pytest.raises(InvalidDataError, match="has no rows"):
+        pvtree_spark.GBDTRegressor(**SMALL, num_workers=2).fit(frame.where("label > 1e9"))
+
+
 def test_rankers_bring_the_rows_of_a_query_together(spark):
     X, signal = make_rows()
     relevance, qid = np.digitize(signal, [0.0, 1.0]), np.repeat(np.arange(30), 10)
@@ -187,6 +142,15 @@ def test_pipelines_cross_validation_and_files(spark, tmp_path):
 # What goes wrong
 
 
+def test_spark_goes_on_from_the_checkpoint_after_an_executor_was_killed(spark, tmp_path):
+    X, signal = make_rows()
+    serial = pvtree.GBDTRegressor(**SMALL).fit(X, signal).model_.to_json()
+    fit = {"checkpoint": str(tmp_path / "kept"), "checkpoint_freq": 1, "callbacks": [Kill(tmp_path, [2], executor)]}
+    estimator = pvtree_spark.GBDTRegressor(**SMALL, tree_learner="data", num_workers=3, **fit)
+    assert estimator.fit(as_frame(spark, X, 3, label=signal)).model_.to_json() == serial
+    assert last_victim(tmp_path)
+
+
 def test_errors_are_ours_and_named(spark):
     def fails(env):
         raise KeyError("in a callback")
@@ -221,10 +185,16 @@ def test_the_lost_task_is_named_even_if_no_other_has_told():
     assert "ExecutorLostFailure" in str(error)
 
 
-def test_the_example_runs(tmp_path):
-    environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
-    command = [sys.executable, str(ROOT / "examples" / "spark_training.py")]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    assert "area under the ROC curve: 0.9" in done.stdout
-    assert json.loads((tmp_path / "model.json").read_text())
+def test_too_few_slots_are_told_apart_from_a_loss():
+    text = "BarrierJobSlotsNumberCheckFailed: [SPARK-24819]: Barrier execution mode does not allow run a barrier stage"
+    error = explained(RuntimeError(text), 40)
+    assert isinstance(error, InvalidParameterError) and "cannot run 40 tasks at the same time" in str(error)
+
+
+def test_the_example_and_the_first_lines_of_the_page_run(tmp_path):
+    environment = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    # In one process, as Spark starts slowly. The example ends the session.
+    example = f"import runpy; runpy.run_path({str(ROOT / 'examples' / 'spark_training.py')!r}, run_name='__main__')"
+    printed = run_program(f"{first_lines('Spark')}\n{example}", tmp_path, **environment)
+    assert "|prediction|" in printed and "area under the ROC curve: 0.9" in printed
+    assert pvtree.load(tmp_path / "model.json").n_features_in_ == 30

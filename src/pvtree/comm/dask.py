@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 from pvtree.comm import dask_mailbox
-from pvtree.comm.dask_worker import START_SECONDS, Outcome, with_traceback, work
+from pvtree.comm.dask_worker import START_SECONDS, with_traceback, work
+from pvtree.comm.outcome import Outcome
 from pvtree.errors import (
     CommunicationError,
     InvalidParameterError,

@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pvtree.comm import dask_mailbox
 from pvtree.comm.base import Call, kind_of
+from pvtree.comm.outcome import Outcome, able_to_travel
 from pvtree.comm.pairwise import END, PairwiseCommunicator, text_of
 from pvtree.errors import CommunicationError, PeerFailedError
 
@@ -20,14 +21,6 @@ if TYPE_CHECKING:
 
 START = Call("the start", "")  # the first collective, which all workers must join
 START_SECONDS = 10.0  # the least time limit of the start: a busy worker begins a task when it can
-
-
-class Outcome(NamedTuple):
-    """What a task returns. Errors are returned, not raised: Dask would log them, and an interrupt would end it."""
-
-    result: Any
-    error: BaseException | None
-    where: dict[str, Any] | None = None  # the error's traceback, which pickle would drop
 
 
 def work(
@@ -169,19 +162,11 @@ class DaskCommunicator(PairwiseCommunicator):
 def failed(error: BaseException) -> Outcome:
     """An outcome that reaches the client even if the exception cannot be pickled."""
     import tblib
-    from distributed.protocol.pickle import dumps, loads
+    from distributed.protocol.pickle import dumps
 
     # Dask's own method (tblib.pickling_support) cannot restore exceptions that have two base classes in C.
     where = tblib.Traceback(error.__traceback__).to_dict()
-    try:
-        loads(dumps(error))
-    except Exception:
-        stand_in = CommunicationError(f"{type(error).__name__}: {error}")
-        for note in getattr(error, "__notes__", ()):
-            stand_in.add_note(note)
-        stand_in.rank = getattr(error, "rank", None)  # type: ignore[attr-defined]
-        error = stand_in
-    return Outcome(None, error, where)
+    return Outcome(None, able_to_travel(error, dumps), where)
 
 
 def with_traceback(outcome: Outcome) -> BaseException | None:

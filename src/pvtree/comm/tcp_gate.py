@@ -136,3 +136,11 @@ def own_host(towards: str = "192.0.2.1") -> str:
     with suppress(OSError):
         return socket.gethostbyname(socket.gethostname())
     return "127.0.0.1"
+
+
+def bindable(host: str) -> str | None:
+    """The address under which an engine knows this host, if it is an address of this host."""
+    with suppress(OSError), socket.socket() as probe:
+        probe.bind((host, 0))
+        return host
+    return None

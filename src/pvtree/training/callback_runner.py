@@ -1,4 +1,4 @@
-"""What worker 0 does besides training: it calls the callbacks and shows the progress."""
+"""What worker 0 does besides training: it calls the callbacks and shows the progress. Others watch if asked to."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class CallbackRunner:
     """Calls the callbacks before and after every iteration."""
 
     def __init__(self, options: TrainOptions, traffic: Traffic) -> None:
-        self.options, self.callbacks, self.traffic = options, list(options.callbacks), traffic
+        self.options, self.traffic = options, traffic
+        self.callbacks = [callback for callback in options.callbacks if not _is_everywhere(callback)]
         params = options.params
         if params.early_stopping_rounds:
             self.callbacks.append(early_stopping(params.early_stopping_rounds, verbose=params.verbosity > 1))
@@ -75,20 +76,44 @@ class CallbackRunner:
         self, callbacks: Sequence[Callback], iteration: int, results: list[EvalResult]
     ) -> EarlyStopException | None:
         """Returns the exception of the first callback that ends the training."""
-        env = CallbackEnv(
-            model=self.training,
-            params=self.options.params,
-            iteration=iteration,
-            begin_iteration=self.options.first,
-            end_iteration=self.options.stop,
-            evaluation_result_list=results,
-        )
+        env = _env(self.options, self.training, iteration, results)
         try:
             for callback in callbacks:
                 callback(env)
         except EarlyStopException as stop:
             return stop
         return None
+
+
+class Witnesses:
+    """Calls, on every worker, the callbacks with ``on_all_workers``: after an iteration and its checkpoint.
+
+    They only watch, so that workers need not agree on anything afterwards.
+    """
+
+    def __init__(self, options: TrainOptions) -> None:
+        self.options = options
+        self.callbacks = [callback for callback in options.callbacks if _is_everywhere(callback)]
+        self.training = Training(options.params.ensemble)
+
+    def see(self, iteration: int, results: list[EvalResult]) -> None:
+        for callback in self.callbacks:
+            callback(_env(self.options, self.training, iteration, results))
+
+
+def _env(options: TrainOptions, training: Training, iteration: int, results: list[EvalResult]) -> CallbackEnv:
+    return CallbackEnv(
+        model=training,
+        params=options.params,
+        iteration=iteration,
+        begin_iteration=options.first,
+        end_iteration=options.stop,
+        evaluation_result_list=results,
+    )
+
+
+def _is_everywhere(callback: Callback) -> bool:
+    return bool(getattr(callback, "on_all_workers", False))
 
 
 def _is_before(callback: Callback) -> bool:

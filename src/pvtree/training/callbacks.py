@@ -1,6 +1,7 @@
 """Callbacks, which run before or after every iteration: LightGBM's interface and its callbacks.
 
-Only worker 0 calls them: one worker prints and decides, and the others follow.
+Only worker 0 calls them: one worker prints and decides, and the others follow. A callback whose attribute
+``on_all_workers`` is true is called on every worker instead, after the iteration's checkpoint, and may only watch.
 """
 
 from __future__ import annotations

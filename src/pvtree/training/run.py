@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pvtree.comm.agreement import tell
 from pvtree.model.model import Model
 from pvtree.model.tree import Tree
-from pvtree.training.callback_runner import GO_ON, CallbackRunner, Verdict
+from pvtree.training.callback_runner import GO_ON, CallbackRunner, Verdict, Witnesses
 from pvtree.training.callbacks import EarlyStopException, EvalResult
 from pvtree.training.checkpoint_file import Saved
 from pvtree.training.fingerprint import Fingerprint, fingerprint
@@ -70,6 +70,8 @@ class TrainingRun:
         self.ledgers: list[Any] = []  # traffic after each iteration
         self.stop: EarlyStopException | None = None
         self.runner = CallbackRunner(options, comm.traffic) if comm.rank == 0 else None
+        self.witnesses = Witnesses(options)
+        self.witnesses.training._make_model = self.model
         if self.runner is not None:
             self.runner.training._make_model = self.model
 
@@ -117,6 +119,7 @@ class TrainingRun:
             self.ledgers.append(self.comm.traffic.snapshot())
         if self.keeper.is_due(len(self.history)):
             self._save()
+        self.witnesses.see(number, results)
         return verdict
 
     def _save(self) -> None:

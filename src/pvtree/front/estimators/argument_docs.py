@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 Method = TypeVar("Method", bound=Callable[..., Any])
 Docs = Mapping[str, tuple[str, str]]  # name -> (type, meaning and allowed range)
 
-_ROWS = "array-like, DataFrame, Arrow table, sparse matrix or Dask collection, of shape (n_rows, n_features)"
+_ROWS = "array-like, DataFrame, Arrow table, sparse matrix, Dask collection or Ray Dataset, (n_rows, n_features)"
 _PER_ROW = "array-like of shape (n_rows,)"
 
 FIT: Docs = {
@@ -67,8 +67,9 @@ FIT: Docs = {
         "with the same model.",
     ),
     "client": (
-        "distributed.Client or None",
-        "The Dask cluster that holds X, if X is a Dask collection. None is the client in scope.",
+        "distributed.Client, ray.train.ScalingConfig or None",
+        "The Dask cluster that holds X, if X is a Dask collection; None is the client in scope. How many actors train "
+        "and what each gets, if X is a Ray Dataset; None is one actor with one CPU on each node that holds rows.",
     ),
     "timeout": ("float", "Seconds that workers wait for one that does not answer; greater than 0."),
     "checkpoint": (
@@ -108,7 +109,11 @@ FIT_RANKER: Docs = {
 }
 
 PREDICT: Docs = {
-    "X": (_ROWS, "The rows to predict for, with the columns of fit. A Dask collection gives a lazy Dask array."),
+    "X": (
+        _ROWS,
+        "The rows to predict for, with the columns of fit. A Dask collection gives a lazy Dask array, a Ray "
+        "Dataset the same, lazily, with the column 'prediction'.",
+    ),
     "raw_score": ("bool", "Whether to return the scores before they become classes or probabilities."),
     "num_iteration": ("int or None", "How many iterations to use. None, 0 and negative numbers use all."),
     "start_iteration": ("int", "The first iteration to use, counted from 0. Negative numbers count as 0."),
@@ -132,7 +137,10 @@ PREDICT: Docs = {
 
 SCORE: Docs = {
     "X": (_ROWS, "The rows to predict for."),
-    "y": (_PER_ROW, "Their true targets. Dask collections are computed and brought to this process."),
+    "y": (
+        _PER_ROW,
+        "Their true targets. Dask collections are computed and brought to this process. Of a Ray Dataset, the column.",
+    ),
     "sample_weight": (f"{_PER_ROW} or None", "The weight of each row."),
 }
 

@@ -25,6 +25,8 @@ from pvtree.parameters.rule_kinds import Rule
 from pvtree.parameters.rules import RULES, check_values, parameter_docs
 from pvtree.reading import inputs
 from pvtree.reading.dask_data import is_collection, lazily
+from pvtree.reading.ray_data import is_dataset, predict_batches
+from pvtree.reading.tables import as_dense
 
 if TYPE_CHECKING:
     from pvtree.model.predict_options import PredictOptions
@@ -40,7 +42,7 @@ def store(estimator: Any, arguments: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class BoundMethod:
-    """A method with all arguments except the rows; it can be pickled for Dask workers."""
+    """A method with all arguments except the rows; it can be pickled for workers of an engine."""
 
     method: Callable[..., np.ndarray]
     estimator: Estimator
@@ -51,36 +53,39 @@ class BoundMethod:
         return self.method(self.estimator, X, *self.args, **self.kwargs)
 
 
-def lazy_on_dask(method: Callable[..., np.ndarray]) -> Callable[..., Any]:
-    """Make a method f(X, ...) that returns an array with X's rows return a lazy Dask array for a Dask collection.
+def lazy_on_engines(method: Callable[..., np.ndarray]) -> Callable[..., Any]:
+    """Make a method f(X, ...) that returns an array with X's rows return a lazy one for what Dask or Ray holds.
 
-    Each partition is predicted where it is, on one thread unless ``n_jobs`` is set, because Dask uses the other threads
-    for other partitions.
+    A Dask collection gives a Dask array, a Ray Dataset the same with the column "prediction". Each partition is
+    predicted where it is, on one thread unless ``n_jobs`` is set, because the engine uses the other threads for others.
     """
 
     @functools.wraps(method)
     def wherever(self: Estimator, X: Any, *args: Any, **kwargs: Any) -> Any:
-        if not is_collection(X):
+        if not is_collection(X) and not is_dataset(X):
             return method(self, X, *args, **kwargs)
         check_is_fitted(self, "model_")
-        X = self._features(X)
+        # A copy of the present state: a later fit sets new attributes but does not change these.
+        now = copy.copy(self)
+        now.n_jobs = 1 if self.n_jobs is None else self.n_jobs
+        now._of_named_rows = False  # every partition would repeat the warning
         columns = self._columns()
+        predict = BoundMethod(wherever, now, args, kwargs)
+        example = predict(np.zeros((1, columns.n_features)))  # shows the dtype and the number of columns
+        if isinstance(example, list):
+            held = "a Ray Dataset" if is_dataset(X) else "a Dask collection"
+            raise InvalidTypeError(
+                f"{method.__name__} of several columns of classes needs rows in memory, but X is {held}; "
+                "call predict with raw_score=True, or pass rows that are in memory."
+            )
+        if is_dataset(X):
+            return predict_batches(predict, X, columns.names, as_dense(example))
+        X = self._features(X)
         if getattr(X, "ndim", 2) != 2:
             raise InvalidDataError(f"X must be two-dimensional, but has {X.ndim} dimension(s); pass rows and columns.")
         if X.shape[1] == X.shape[1]:  # NaN if it is unknown before X is computed
             inputs.check_columns(X, columns, type(self).__name__)
         inputs.warn_if_nameless(X, columns, type(self).__name__)
-        # A copy of the present state: a later fit sets new attributes but does not change these.
-        now = copy.copy(self)
-        now.n_jobs = 1 if self.n_jobs is None else self.n_jobs
-        now._of_named_rows = False  # every partition would repeat the warning
-        predict = BoundMethod(wherever, now, args, kwargs)
-        example = predict(np.zeros((1, columns.n_features)))  # shows the dtype and the number of columns
-        if isinstance(example, list):
-            raise InvalidTypeError(
-                f"{method.__name__} of several columns of classes needs rows in memory, but X is a Dask collection; "
-                "call predict with raw_score=True, or pass X.compute()."
-            )
         return lazily(predict, X, example.dtype, None if example.ndim == 1 else example.shape[1])
 
     return wherever
@@ -186,7 +191,7 @@ class Estimator(BaseEstimator, metaclass=RightNames):
             return ["n_workers does nothing while tree_learner is 'serial'; leave tree_learner out to share the rows."]
         return []
 
-    @lazy_on_dask
+    @lazy_on_engines
     def _raw(self, X: Any, num_iteration: int | None = None, start_iteration: int = 0, **others: Any) -> np.ndarray:
         """The sum (GBDT) or mean (forest) of the trees' values, (n_rows, n_outputs)."""
         check_is_fitted(self, "model_")
@@ -250,7 +255,7 @@ class Estimator(BaseEstimator, metaclass=RightNames):
     def _columns(self) -> inputs.Columns:
         return replace(self.model_.columns, of_named_rows=getattr(self, "_of_named_rows", False))
 
-    @lazy_on_dask
+    @lazy_on_engines
     @documented(PREDICT, "ndarray of shape (n_rows, n_trees)")
     def apply(self, X: Any) -> np.ndarray:
         """The leaf of each row in every tree, counted among the tree's leaves."""

@@ -27,16 +27,16 @@ from pvtree.front.estimators.eval_arguments import (
 )
 from pvtree.front.estimators.fit_checks import check_continues, check_in_memory
 from pvtree.front.estimators.fit_options import FitOptions, shown, with_verbose_callback
-from pvtree.front.estimators.kind_checks import check_fractions, count_targets
+from pvtree.front.estimators.kind_checks import check_loss, count_targets
 from pvtree.front.estimators.other_names import others
 from pvtree.front.estimators.unknown_arguments import refuse_unknown
 from pvtree.growing.constraints import read_interactions, read_monotone
 from pvtree.parameters.constraint_texts import listed_columns
-from pvtree.parameters.loss_table import LOSSES, check_labels
 from pvtree.parameters.params import Params, learner_for, make_params, refuse_serial
 from pvtree.parameters.rule_kinds import positive
 from pvtree.reading import inputs
 from pvtree.reading.dask_data import is_collection
+from pvtree.reading.ray_data import is_dataset
 from pvtree.training.callbacks import TRAINING_NAMES
 
 # Modules that load the kernels are imported inside functions: nobody needs them to construct or clone an estimator.
@@ -88,7 +88,7 @@ class Fitting(Estimator):
         verbose: Any = False,
         **unknown: Any,
     ) -> Self:
-        """Train on rows in memory or in files, on each MPI rank's own rows, or on a Dask collection."""
+        """Train on rows in memory or in files, on each MPI rank's own rows, or on a Dask or Ray cluster."""
         refuse_unknown(unknown, Fitting.fit, type(self).__name__, self._get_param_names())
         options = FitOptions(
             evaluation=EvalArguments(
@@ -122,6 +122,12 @@ class Fitting(Estimator):
 
             checked = self._checked(options)
             self._keep(fit_on_dask(self, given, checked), checked.callbacks)
+            return self
+        if is_dataset(given.X):
+            from pvtree.front.estimators.on_ray import fit_on_ray
+
+            checked = self._checked(options)
+            self._keep(fit_on_ray(self, given, checked), checked.callbacks)
             return self
         with connect(options.comm, options.timeout) as comm:
 
@@ -182,7 +188,7 @@ class Fitting(Estimator):
             objective = "custom" if callable(params.objective) else params.objective
             check_continues(start, "forest" if params.averages else "gbdt", objective, params)
         eval_sets = read_eval_sets(sets, columns, target, comm, options.evaluation.eval_class_weight)
-        all_or_none(lambda: self._check_loss(params, [rows.labels, *(each.y for each in eval_sets)]), comm)
+        all_or_none(lambda: check_loss(params, [rows.labels, *(each.y for each in eval_sets)]), comm)
         metrics = self._metrics(options, params, eval_sets, target.n_classes)
         categories = dict(columns.categories)
         result = train_rows(
@@ -204,33 +210,6 @@ class Fitting(Estimator):
             comm,
         )
         return replace(result, columns=columns, classes=target.many_classes or target.classes)
-
-    def _check_loss(self, params: Params, labels: list[np.ndarray]) -> None:
-        """Raise unless the labels of all sets suit the loss, and the loss suits the constraints."""
-        check_fractions(params)
-        if not isinstance(params.objective, str) or params.objective not in LOSSES:
-            return
-        for number, y in enumerate(labels):
-            name = "y" if number == 0 else f"y of eval_set {number - 1}"
-            check_labels(params.objective, y, name)
-            if params.objective == "aft":
-                from pvtree.objectives.aft import check_bounds
-
-                check_bounds(y, name)
-            if params.label_gain and y.max(initial=0.0) >= len(params.label_gain):
-                raise InvalidDataError(
-                    f"label_gain has {len(params.label_gain)} gains, but {name} has the label {y.max():g}; give a gain "
-                    "for every label."
-                )
-        if LOSSES[params.objective].renewal is not None and params.monotone_constraints:
-            raise InvalidParameterError(
-                f"monotone_constraints do not suit objective={params.objective!r}, whose leaves return quantiles; "
-                "leave monotone_constraints out, or use 'huber'."
-            )
-        if LOSSES[params.objective].renewal is not None and params.linear_tree:
-            raise InvalidParameterError(
-                f"linear_tree does not suit objective={params.objective!r}, whose leaves return quantiles; use 'huber'."
-            )
 
     def _values(self, options: FitOptions, n_workers: int) -> dict[str, Any]:
         """The parameters, with those that fit overrides, and the tree_learner for this many workers."""

@@ -1,4 +1,4 @@
-"""What fit refuses: Dask collections beside rows in memory, and models that its trees cannot continue."""
+"""What fit refuses: rows of Dask or Ray beside rows in memory, and models that its trees cannot continue."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pvtree.errors import InvalidParameterError, InvalidTypeError
 from pvtree.parameters.loss_table import losses_of
 from pvtree.reading.dask_data import is_collection
+from pvtree.reading.ray_data import is_dataset
 
 if TYPE_CHECKING:
     from pvtree.model.model import Model
@@ -15,18 +16,19 @@ if TYPE_CHECKING:
 
 
 def check_in_memory(client: Any, *sets: GivenRows) -> None:
-    """If X is in memory, no argument may be a Dask collection."""
+    """If X is in memory, no argument may be a Dask collection or a Ray Dataset."""
     if client is not None:
         raise InvalidParameterError(
-            "client is for Dask collections, but X is in memory; leave client out, or pass a Dask array or DataFrame."
+            "client is for Dask collections and Ray Datasets, but X is in memory; leave it out, or pass one of these."
         )
     for given in sets:
         for name in ("X", "y", "weight", "group", "qid", "init_score"):
-            if is_collection(getattr(given, name)):
+            value = getattr(given, name)
+            if is_collection(value) or is_dataset(value):
+                kind, fetch = ("Ray Dataset", "to_pandas()") if is_dataset(value) else ("Dask collection", "compute()")
                 argument = f"{given.prefix}{'sample_weight' if name == 'weight' else name}{given.suffix}"
                 raise InvalidTypeError(
-                    f"{argument} is a Dask collection, but X is in memory; call its compute(), or pass X as a Dask "
-                    "collection too."
+                    f"{argument} is a {kind}, but X is in memory; call its {fetch}, or pass X as a {kind} too."
                 )
 
 

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pvtree.errors import InvalidDataError, public
 from pvtree.front.estimators.argument_docs import PREDICT, documented
-from pvtree.front.estimators.base import lazy_on_dask, store
+from pvtree.front.estimators.base import lazy_on_engines, store
 from pvtree.front.estimators.fit import Fitting
 from pvtree.front.estimators.kind_checks import check_kinds, idle_kinds
 from pvtree.front.estimators.other_names import others, takes_other_names
@@ -198,7 +198,7 @@ class GBDTModel(Fitting):
     def _task(self, n_classes: int) -> str:
         return (GBDTClassifier if self._is_of_classes() else GBDTRegressor)._task(self, n_classes)  # type: ignore[arg-type]
 
-    @lazy_on_dask
+    @lazy_on_engines
     @documented(PREDICT, "ndarray of shape (n_rows,), or (n_rows, n_classes) for more than two classes")
     def predict(
         self,

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pvtree.errors import InvalidParameterError
+from pvtree.errors import InvalidDataError, InvalidParameterError
+from pvtree.parameters.loss_table import LOSSES, check_labels
 from pvtree.parameters.params import SEPARATE_LEARNERS, Params
 
 
@@ -116,3 +117,31 @@ def idle_kinds(values: Mapping[str, Any]) -> list[str]:
 
 def _fractions(values: Mapping[str, Any]) -> list[float]:
     return [values.get(name, 1) for name in ("subsample", "pos_bagging_fraction", "neg_bagging_fraction")]
+
+
+def check_loss(params: Params, labels: list[np.ndarray]) -> None:
+    """Raise unless the labels of all sets suit the loss, and the loss suits the constraints."""
+    check_fractions(params)
+    if not isinstance(params.objective, str) or params.objective not in LOSSES:
+        return
+    for number, y in enumerate(labels):
+        name = "y" if number == 0 else f"y of eval_set {number - 1}"
+        check_labels(params.objective, y, name)
+        if params.objective == "aft":
+            from pvtree.objectives.aft import check_bounds
+
+            check_bounds(y, name)
+        if params.label_gain and y.max(initial=0.0) >= len(params.label_gain):
+            raise InvalidDataError(
+                f"label_gain has {len(params.label_gain)} gains, but {name} has the label {y.max():g}; give a gain "
+                "for every label."
+            )
+    if LOSSES[params.objective].renewal is not None and params.monotone_constraints:
+        raise InvalidParameterError(
+            f"monotone_constraints do not suit objective={params.objective!r}, whose leaves return quantiles; "
+            "leave monotone_constraints out, or use 'huber'."
+        )
+    if LOSSES[params.objective].renewal is not None and params.linear_tree:
+        raise InvalidParameterError(
+            f"linear_tree does not suit objective={params.objective!r}, whose leaves return quantiles; use 'huber'."
+        )

@@ -9,15 +9,16 @@ import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from pvtree.front.estimators.argument_docs import PREDICT, SCORE, documented
-from pvtree.front.estimators.base import lazy_on_dask
+from pvtree.front.estimators.base import lazy_on_engines
 from pvtree.front.estimators.fit import Fitting
 from pvtree.reading.dask_data import is_collection
+from pvtree.reading.ray_data import PREDICTION, fetch_column, is_dataset
 
 
 class Values(Fitting):
     """Predicts one number per row."""
 
-    @lazy_on_dask
+    @lazy_on_engines
     @documented(
         PREDICT, "ndarray of shape (n_rows,), (n_rows, n_trees) of leaves, or (n_rows, n_features + 1) of SHAP values"
     )
@@ -59,11 +60,11 @@ class Regressor(RegressorMixin, Values):
     @documented(SCORE, "float")
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The coefficient of determination R^2 of ``predict(X)``."""
-        if not is_collection(X):
+        if not is_collection(X) and not is_dataset(X):
             return float(super().score(X, y, sample_weight))
         from sklearn.metrics import r2_score
 
-        y, predicted, sample_weight = _computed(y, self.predict(X), sample_weight)
+        y, predicted, sample_weight = _computed(self, X, y, sample_weight)
         return float(r2_score(y, predicted, sample_weight=sample_weight))
 
 
@@ -76,7 +77,7 @@ class Classifier(ClassifierMixin, Fitting):
         """(n_rows, n_classes) from raw scores (n_rows, n_outputs)."""
         raise NotImplementedError
 
-    @lazy_on_dask
+    @lazy_on_engines
     @documented(
         PREDICT,
         "ndarray of shape (n_rows,), (n_rows, n_outputs) of raw scores, (n_rows, n_trees) of leaves, or "
@@ -99,7 +100,7 @@ class Classifier(ClassifierMixin, Fitting):
         kind = {"raw_score": raw_score, "pred_leaf": pred_leaf, "pred_contrib": pred_contrib}
         return self._of_kind(X, self._classes_of, num_iteration, start_iteration, others, **kind)
 
-    @lazy_on_dask
+    @lazy_on_engines
     @documented(PREDICT, "ndarray of shape (n_rows, n_classes)")
     def predict_proba(
         self,
@@ -118,7 +119,7 @@ class Classifier(ClassifierMixin, Fitting):
         kind = {"raw_score": raw_score, "pred_leaf": pred_leaf, "pred_contrib": pred_contrib}
         return self._of_kind(X, self._probabilities, num_iteration, start_iteration, others, **kind)
 
-    @lazy_on_dask
+    @lazy_on_engines
     @documented(PREDICT, "ndarray of shape (n_rows, n_classes)")
     def predict_log_proba(self, X: Any, num_iteration: int | None = None, *, start_iteration: int = 0) -> Any:
         """Logarithms of the probabilities, in the order of ``classes_``."""
@@ -129,11 +130,11 @@ class Classifier(ClassifierMixin, Fitting):
     @documented(SCORE, "float")
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The accuracy of ``predict(X)``."""
-        if not is_collection(X):
+        if not is_collection(X) and not is_dataset(X):
             return float(super().score(X, y, sample_weight))
         from sklearn.metrics import accuracy_score
 
-        y, predicted, sample_weight = _computed(y, self.predict(X), sample_weight)
+        y, predicted, sample_weight = _computed(self, X, y, sample_weight)
         return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 
     def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
@@ -148,6 +149,10 @@ class Classifier(ClassifierMixin, Fitting):
         return self.classes_[self._probabilities(raw).argmax(axis=1)]
 
 
-def _computed(*columns: Any) -> tuple[Any, ...]:
-    """Dask collections, computed in this process; everything else as it is."""
+def _computed(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any, ...]:
+    """y, the predictions and the weights in this process; of a Ray Dataset, y and the weights are columns."""
+    if is_dataset(X):
+        answered = estimator.predict(X).materialize()
+        return tuple(None if name is None else fetch_column(answered, name) for name in (y, PREDICTION, sample_weight))
+    columns = (y, estimator.predict(X), sample_weight)
     return tuple(column.compute() if is_collection(column) else column for column in columns)

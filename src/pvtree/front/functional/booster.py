@@ -95,8 +95,7 @@ class Booster:
         return booster
 
     def _keep_rows(self, train_set: Dataset | None, valid_sets: list[Dataset], names: Any) -> None:
-        self.train_set, self._train_name = train_set, "training"
-        self._steps = Steps()
+        self.train_set, self._train_name, self._steps = train_set, "training", Steps()
         listed = [names] if isinstance(names, str) else list(names or [])
         self._valid: dict[str, Dataset] = {}
         for number, data in enumerate(valid_sets):

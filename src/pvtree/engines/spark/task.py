@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
-import socket
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,9 +10,12 @@ import pyarrow as pa
 
 from pvtree.comm import tcp
 from pvtree.comm.agreement import all_or_none
+from pvtree.comm.outcome import able_to_travel
+from pvtree.comm.tcp_gate import bindable
 from pvtree.comm.user_warnings import Heard, listening
+from pvtree.engines.spark.rows import Form, as_given, gather, spool
 from pvtree.errors import CommunicationError
-from pvtree.spark.rows import Form, as_given, gather, spool
+from pvtree.front.estimators.worker_parts import give_threads
 
 if TYPE_CHECKING:
     from pyspark import BarrierTaskContext
@@ -68,14 +68,13 @@ def train_here(context: BarrierTaskContext, batches: Iterator[pa.RecordBatch], p
     task: Task = cloudpickle.loads(packed)
     rank, infos = context.partitionId(), context.getTaskInfos()
     place = tcp.Engine(rank, len(infos), context.allGather)
+    address = infos[rank].address  # where Spark reaches this executor
     with (
-        tcp.connect(place, host=host_of(infos[rank].address), timeout=task.options.timeout) as comm,
+        tcp.connect(place, host=bindable(address.rpartition(":")[0] or address), timeout=task.options.timeout) as comm,
         listening() as heard,
     ):
         estimator = task.estimator
-        if estimator.n_jobs is None:  # Spark gives every task a number of cores
-            estimator.set_params(n_jobs=context.cpus())
-            comm.shares_threads = False
+        give_threads(estimator, context.cpus(), comm)
         spools = all_or_none(lambda: spool(batches, task.form), comm)
         given, *evaluated = gather(spools, task.form, comm)
         sets = {
@@ -84,15 +83,6 @@ def train_here(context: BarrierTaskContext, batches: Iterator[pa.RecordBatch], p
         }
         result = estimator._train(as_given(given), sets, task.options, comm)
     return Answer(result if rank == 0 else None, heard)
-
-
-def host_of(address: str) -> str | None:
-    """Where Spark reaches this executor, if that is an address of this host."""
-    host = address.rpartition(":")[0] or address
-    with suppress(OSError), socket.socket() as probe:
-        probe.bind((host, 0))
-        return host
-    return None
 
 
 def is_loss(error: BaseException) -> bool:
@@ -104,12 +94,6 @@ def dumped(answer: Answer) -> bytes:
     """An answer that reaches the driver even if its exception cannot be pickled."""
     import cloudpickle
 
-    try:
-        packed = cloudpickle.dumps(answer)
-        pickle.loads(packed)
-        return bytes(packed)
-    except Exception:
-        if answer.error is None:
-            raise
-        stand_in = CommunicationError(f"{type(answer.error).__name__}: {answer.error}")
-        return bytes(cloudpickle.dumps(answer._replace(error=stand_in)))
+    if answer.error is not None:
+        answer = answer._replace(error=able_to_travel(answer.error, cloudpickle.dumps))
+    return bytes(cloudpickle.dumps(answer))

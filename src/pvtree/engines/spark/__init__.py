@@ -9,7 +9,7 @@ except ImportError as error:
         f"pvtree.spark needs PySpark 4.1 or later ({error}); install it: pip install 'pvtree[spark]'."
     ) from error
 
-from pvtree.spark.estimators import (
+from pvtree.engines.spark.estimators import (
     GBDTClassifier,
     GBDTClassifierModel,
     GBDTRanker,

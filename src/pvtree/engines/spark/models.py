@@ -13,12 +13,12 @@ from pyspark.ml.functions import array_to_vector
 from pyspark.ml.util import DefaultParamsReader, DefaultParamsWriter, MLReadable, MLReader, MLWritable, MLWriter
 from pyspark.sql import functions as F
 
+from pvtree.engines.spark.params import PredictionParams
+from pvtree.engines.spark.rows import ARRAY, as_matrix
+from pvtree.engines.spark.training import feature_columns
 from pvtree.front.estimators.fit import Fitting
 from pvtree.front.estimators.loading import restored
 from pvtree.model.model import Model as Trees
-from pvtree.spark.params import PredictionParams
-from pvtree.spark.rows import ARRAY, as_matrix
-from pvtree.spark.training import feature_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

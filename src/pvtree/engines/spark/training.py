@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
-from pvtree.comm.user_warnings import warn_user
+from pvtree.comm.outcome import cause_of
+from pvtree.engines.spark.rows import ARRAY, IS_VALID, LABEL, QUERY, WEIGHT, Form
+from pvtree.engines.spark.task import ANSWER_DDL, Answer, Task, train_partition
 from pvtree.errors import (
     InvalidDataError,
     InvalidParameterError,
@@ -16,9 +19,8 @@ from pvtree.errors import (
     PeerFailedError,
 )
 from pvtree.front.estimators.for_workers import sendable
+from pvtree.front.estimators.worker_parts import pickled, result_of
 from pvtree.parameters.params import refuse_serial
-from pvtree.spark.rows import ARRAY, IS_VALID, LABEL, QUERY, WEIGHT, Form
-from pvtree.spark.task import ANSWER_DDL, Answer, Task, train_partition
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 # Spark puts what a task has raised between tracebacks of several languages.
 TOLD = re.compile(r"(?:PeerFailedError|WorkerTimeoutError): (Worker \d+ (?:lost|waited|of \d+ stops)[^\n]*)")
 UNSUITABLE = "SPARK-24820"  # a barrier stage cannot follow a union or the like; it can follow a shuffle
+NO_SLOTS = "SPARK-24819"  # fewer tasks can run at the same time than the stage has
+SLOT_SECONDS, LOOK_SECONDS = 30.0, 1.0  # how long to wait for slots, and between two looks
 LOST = re.compile(r"barrier task \w+\(\d+, (\d+)\) finished unsuccessfully\.?")  # partitions are ranks
 
 
@@ -41,33 +45,35 @@ def fit_on_spark(
     options: FitOptions,
 ) -> None:
     """Train on all rows of the DataFrame, in ``num_workers`` tasks that run at the same time."""
+    import cloudpickle
+
     checked = estimator._checked(options.stopping_with({}, getattr(estimator, "early_stopping_rounds", None)))
     refuse_serial(estimator.tree_learner, num_workers)
     selected, form = select(dataset, features, columns)
     selected = spread(selected, num_workers, QUERY in form.columns)
-    packed = pickled(Task(*sendable(estimator, checked), form))
+    packed = pickled(Task(*sendable(estimator, checked), form), cloudpickle.dumps, "Spark's executors")
     train: Any = partial(train_partition, packed=packed)
     rows = run_stage(selected, train, num_workers)
     answers = [read_answer(bytes(row["answer"])) for row in sorted(rows, key=lambda row: row["rank"])]
-    errors = [answer.error for answer in answers if answer.error is not None]
-    if errors:  # prefer an error that does not merely report another task's failure
-        raise min(errors, key=lambda error: isinstance(error, PeerFailedError))
-    for category, sentence in dict.fromkeys(each for answer in answers for each in answer.warnings):
-        warn_user(sentence, category)
-    result = answers[0].result
-    assert result is not None  # the first task hands it in
-    estimator._keep(result, checked.callbacks)
+    error = cause_of(answer.error for answer in answers if answer.error is not None)
+    if error is not None:
+        raise error
+    estimator._keep(result_of(answers), checked.callbacks)
 
 
 def run_stage(selected: DataFrame, train: Any, num_workers: int) -> list[Any]:
     """What the tasks of one barrier stage hand in."""
-    try:
-        # Spark runs a failed barrier stage again only if another stage follows it.
-        return selected.mapInArrow(train, ANSWER_DDL, barrier=True).repartition(1).collect()
-    except Exception as error:  # of Spark's several kinds
-        if UNSUITABLE not in str(error):
-            raise explained(error, num_workers) from error
-    return run_stage(selected.repartition(num_workers), train, num_workers)
+    deadline = monotonic() + SLOT_SECONDS
+    while True:
+        try:
+            # Spark runs a failed barrier stage again only if another stage follows it.
+            return selected.mapInArrow(train, ANSWER_DDL, barrier=True).repartition(1).collect()
+        except Exception as error:  # of Spark's several kinds
+            if UNSUITABLE in str(error):
+                return run_stage(selected.repartition(num_workers), train, num_workers)
+            if NO_SLOTS not in str(error) or monotonic() > deadline:
+                raise explained(error, num_workers) from error
+        sleep(LOOK_SECONDS)  # an executor may be on its way, in place of one that was lost
 
 
 def select(dataset: DataFrame, features: str | Sequence[str], columns: dict[str, str | None]) -> tuple[DataFrame, Form]:
@@ -128,18 +134,6 @@ def n_partitions(dataset: DataFrame) -> int | None:
         return None
 
 
-def pickled(task: Task) -> bytes:
-    import cloudpickle
-
-    try:
-        return bytes(cloudpickle.dumps(task))
-    except Exception as error:
-        raise InvalidTypeError(
-            "The estimator's parameters, eval_metric and callbacks are sent to Spark's executors, but one of them "
-            f"cannot be pickled ({error}); use functions and objects that hold no locks, files or connections."
-        ) from error
-
-
 def read_answer(packed: bytes) -> Answer:
     import cloudpickle
 
@@ -153,6 +147,11 @@ def explained(error: Exception, num_workers: int) -> Exception:
     if "No module named 'pvtree'" in text:
         return MissingDependencyError(
             "Spark's executors cannot import pvtree; install it on all of them: pip install 'pvtree[spark]'."
+        )
+    if NO_SLOTS in text:
+        return InvalidParameterError(
+            f"Spark cannot run {num_workers} tasks at the same time; lower num_workers, or give Spark more executors "
+            "or cores."
         )
     told, lost = TOLD.search(text), LOST.search(text)
     if told is not None:  # by a task that waited for it

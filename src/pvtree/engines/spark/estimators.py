@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pyspark.ml import Estimator
 from pyspark.ml.util import DefaultParamsReadable, DefaultParamsWritable
 
+from pvtree.engines.spark.models import PvtreeModel
+from pvtree.engines.spark.params import TrainingParams
+from pvtree.engines.spark.rows import IS_VALID, LABEL, QUERY, WEIGHT
+from pvtree.engines.spark.training import fit_on_spark
 from pvtree.errors import InvalidParameterError
 from pvtree.front import estimators as local
 from pvtree.front.estimators.eval_arguments import EvalArguments
 from pvtree.front.estimators.fit import Fitting
 from pvtree.front.estimators.fit_options import FitOptions
-from pvtree.spark.models import PvtreeModel
-from pvtree.spark.params import TrainingParams
-from pvtree.spark.rows import IS_VALID, LABEL, QUERY, WEIGHT
-from pvtree.spark.training import fit_on_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
