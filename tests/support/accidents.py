@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,7 @@ class Kill:
             return
         (victims / f"{self.name()} at {env.iteration}").touch()
         os.kill(self.which(), signal.SIGKILL)
+        time.sleep(30)  # this process may end a moment after the executor, and must not train on until then
 
 
 def last_victim(folder: Path) -> Path:

@@ -150,8 +150,7 @@ def explained(error: Exception, num_workers: int) -> Exception:
         )
     if NO_SLOTS in text:
         return InvalidParameterError(
-            f"Spark cannot run {num_workers} tasks at the same time; lower num_workers, or give Spark more executors "
-            "or cores."
+            f"Spark cannot run {num_workers} tasks at the same time; lower num_workers, or give it more cores."
         )
     told, lost = TOLD.search(text), LOST.search(text)
     if told is not None:  # by a task that waited for it
