@@ -75,6 +75,9 @@ def test_the_sentence_names_parameter_range_and_value():
         ("categorical_feature", [1.5]),
         ("categorical_feature", 3.5),
         ("categorical_feature", np.array(3)),
+        ("feature_contri", np.array(1.0)),
+        ("label_gain", np.array(3.0)),
+        ("monotone_constraints", np.array(1)),
         # Beyond what kernels count with.
         ("max_depth", 2**63),
         ("min_child_samples", 2**63),

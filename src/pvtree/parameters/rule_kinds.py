@@ -47,6 +47,11 @@ def is_integer(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool | np.bool_)
 
 
+def is_list(value: Any) -> bool:
+    """A list, a tuple or an array; not an array without dimensions, which has no length."""
+    return isinstance(value, list | tuple | np.ndarray) and getattr(value, "ndim", 1) > 0
+
+
 def is_real(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
 

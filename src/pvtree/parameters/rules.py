@@ -21,6 +21,7 @@ from pvtree.parameters.rule_kinds import (
     integer,
     is_finite,
     is_integer,
+    is_list,
     is_real,
     non_negative,
     objective,
@@ -59,11 +60,7 @@ _CATEGORICAL = Rule(
 
 
 def _is_list_of_columns(value: Any) -> bool:
-    return (
-        isinstance(value, list | tuple | np.ndarray)
-        and getattr(value, "ndim", 1) > 0
-        and all(is_integer(v) or isinstance(v, str) for v in value)
-    )
+    return is_list(value) and all(is_integer(v) or isinstance(v, str) for v in value)
 
 
 _MONOTONE = Rule(
@@ -156,7 +153,7 @@ RULES: dict[str, Rule] = {
     "quantile_alpha": Rule(
         "The level of the quantile that objective='quantile' predicts; a list for one output per level.",
         "a number greater than 0 and less than 1, or a list of such numbers",
-        lambda v: is_real(v) or (isinstance(v, list | tuple | np.ndarray) and len(v) > 0 and all(map(is_real, v))),
+        lambda v: is_real(v) or (is_list(v) and len(v) > 0 and all(map(is_real, v))),
         lambda v: 0 < v < 1 if is_real(v) else all(0 < level < 1 for level in v),
         "float or list of float",
     ),
@@ -176,7 +173,7 @@ RULES: dict[str, Rule] = {
         "Factors of the row weights by class: a dict by class (others have 1), a list in the order of the classes, or "
         "'balanced' for n_rows / (n_classes * rows of the class).",
         "'balanced', a dict or list of finite numbers greater than 0, or None",
-        lambda v: v is None or isinstance(v, str | list | tuple | np.ndarray | Mapping),
+        lambda v: v is None or isinstance(v, str | Mapping) or is_list(v),
         lambda v: _are_class_weights(v),
         "dict, list, 'balanced' or None",
     ),
@@ -230,7 +227,7 @@ RULES: dict[str, Rule] = {
     "label_gain": Rule(
         "The gain of each relevance label in NDCG, from label 0 on. None is 2^label - 1.",
         "a list of 2 to 31 numbers of at least 0 that do not fall, or None",
-        lambda v: v is None or isinstance(v, list | tuple | np.ndarray),
+        lambda v: v is None or is_list(v),
         lambda v: v is None or (1 < len(v) <= 31 and all(map(_is_factor, v)) and all(np.diff(v) >= 0)),
         "list or None",
     ),

@@ -6,14 +6,13 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-
 from pvtree.parameters.rule_kinds import (
     Rule,
     fraction,
     integer,
     is_finite,
     is_integer,
+    is_list,
     is_real,
     non_negative,
     one_of,
@@ -31,7 +30,7 @@ def _by_column(meaning: str, each: str, is_one: Callable[[Any], bool], in_range:
     return Rule(
         meaning,
         f"a list of {each}, one for each column, a dict of these by column index or name, or None",
-        lambda v: v is None or (isinstance(v, list | tuple | np.ndarray | Mapping) and all(map(is_one, numbers(v)))),
+        lambda v: v is None or ((is_list(v) or isinstance(v, Mapping)) and all(map(is_one, numbers(v)))),
         lambda v: v is None or all(map(in_range, numbers(v))),
         "list, dict or None",
     )
