@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from pvtree.as_xgboost.callback import EvaluationMonitor, TrainingCallback, adapted
 from pvtree.as_xgboost.config import KIND, other_methods, saved_kind
@@ -27,6 +26,7 @@ from pvtree.front.estimators import GBDTClassifier, GBDTModel, GBDTRegressor
 from pvtree.front.estimators.eval_arguments import listed_metrics, paired, set_pairs
 from pvtree.front.estimators.loading import restored
 from pvtree.front.estimators.other_names import others, takes_other_names
+from pvtree.front.scikit_learn import check_is_fitted
 from pvtree.model.prediction_kinds import finished
 from pvtree.parameters.aliases import ANY_VALUE, ANYWAY
 from pvtree.parameters.loss_table import LOSSES

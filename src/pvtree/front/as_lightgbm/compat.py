@@ -7,7 +7,8 @@ import importlib.util
 from typing import Any
 
 from sklearn import __version__ as _sklearn_version
-from sklearn.exceptions import NotFittedError as LGBMNotFittedError
+
+from pvtree.front.scikit_learn import NotFittedError as LGBMNotFittedError
 
 __all__ = ["LGBMNotFittedError", "_sklearn_version"]
 

@@ -11,14 +11,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
 from pvtree.comm.user_warnings import warn_user
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
 from pvtree.front.estimators.argument_docs import PREDICT, attribute_docs, documented
 from pvtree.front.estimators.other_names import keep, others
 from pvtree.front.estimators.other_names import others as written
+from pvtree.front.scikit_learn import BaseEstimator, check_is_fitted
 from pvtree.parameters.aliases import ANYWAY, read_names
 from pvtree.parameters.params import n_threads
 from pvtree.parameters.rule_kinds import Rule

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from pvtree.comm import Communicator
 from pvtree.comm.agreement import all_or_none, check_same
@@ -30,6 +29,7 @@ from pvtree.front.estimators.fit_options import FitOptions, shown, with_verbose_
 from pvtree.front.estimators.kind_checks import check_loss, count_targets
 from pvtree.front.estimators.other_names import others
 from pvtree.front.estimators.unknown_arguments import refuse_unknown
+from pvtree.front.scikit_learn import check_is_fitted
 from pvtree.growing.constraints import read_interactions, read_monotone
 from pvtree.parameters.constraint_texts import listed_columns
 from pvtree.parameters.params import Params, learner_for, make_params, refuse_serial

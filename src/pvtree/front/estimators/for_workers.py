@@ -6,9 +6,8 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sklearn.base import clone
-
 from pvtree.front.estimators.eval_arguments import EvalArguments
+from pvtree.front.scikit_learn import clone
 from pvtree.parameters.params import make_params
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from pvtree.errors import InvalidDataError, public
 from pvtree.front.estimators.argument_docs import PREDICT, documented
@@ -14,6 +13,7 @@ from pvtree.front.estimators.fit import Fitting
 from pvtree.front.estimators.kind_checks import check_kinds, idle_kinds
 from pvtree.front.estimators.other_names import others, takes_other_names
 from pvtree.front.estimators.tasks import Classifier, Regressor
+from pvtree.front.scikit_learn import check_is_fitted
 from pvtree.parameters.aliases import objective_named
 from pvtree.parameters.loss_table import losses_of
 from pvtree.parameters.rule_kinds import objective

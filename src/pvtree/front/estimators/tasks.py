@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin
 
 from pvtree.front.estimators.argument_docs import PREDICT, SCORE, documented
 from pvtree.front.estimators.base import lazy_on_engines
 from pvtree.front.estimators.fit import Fitting
+from pvtree.front.scikit_learn import ClassifierMixin, RegressorMixin
 from pvtree.reading.dask_data import is_collection
 from pvtree.reading.ray_data import PREDICTION, fetch_column, is_dataset
 

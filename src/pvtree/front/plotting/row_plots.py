@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError, public
 from pvtree.front.curves import N_BARS, Calibration, Dependence, calibration, partial_dependence, sampled_rows
 from pvtree.front.plotting.axes import BLUE, INK, SOFT, distribution, finish, make_axes, titled
+from pvtree.front.scikit_learn import check_is_fitted
 from pvtree.parameters.rule_kinds import integer
 from pvtree.reading import targets
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from sklearn.utils.validation import check_is_fitted
-
 from pvtree.errors import InvalidTypeError
 from pvtree.front.report import columns, predictions, summary, training, trees, workers
 from pvtree.front.report.page import load_package, render
 from pvtree.front.report.subject import Subject, read_rows
+from pvtree.front.scikit_learn import check_is_fitted
 from pvtree.model.atomic_file import write_at_once
 
 SECTIONS = (summary, training, columns, predictions, trees, workers)
