@@ -9,7 +9,7 @@ from kinds import FUZZED, HOSTILE
 
 from thoroughness import IS_THOROUGH
 
-N_SEEDS = 20 if IS_THOROUGH else 8  # of each kind
+N_SEEDS = 20 if IS_THOROUGH else 5  # of each kind
 N_CHILDREN = 2
 
 # The children may have to compile the kernels first.
@@ -48,7 +48,7 @@ def test_mutations_are_neither_too_weak_nor_too_strong_to_say_anything(results):
 
 def test_a_case_is_a_pure_function_of_its_seed(results):
     """In another order, in another process."""
-    cases = [(kind, seed) for kind in reversed(FUZZED) for seed in (3, 7)]
+    cases = [(kind, seed) for kind in reversed(FUZZED) for seed in (2, 4)]
     for case, again in run_all(cases, 1).items():
         assert again.verdict == results[case].verdict
         assert _without_folders(again.detail) == _without_folders(results[case].detail)

@@ -19,6 +19,7 @@ from pvtree.errors import InvalidDataError
 from pvtree.kernels.binning.dense import midpoint
 from pvtree.kernels.constants import BLOCK
 from pvtree.kernels.team import StoppedError, Team
+from pvtree.reading import sources
 from pvtree.reading.row_ids import RowIds
 
 ANY_FLOAT = st.floats(allow_nan=False, allow_infinity=True)
@@ -308,6 +309,27 @@ def test_no_exchange_is_larger_than_the_limit(monkeypatch: pytest.MonkeyPatch) -
     assert max(largest) <= 20_000 and len(largest) == 3 * 4  # 14 columns of the first owner, 4 at once
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16, np.uint8, bool, ">f4"])
+def test_bins_do_not_depend_on_how_values_lie_in_memory(dtype, monkeypatch):
+    """Kernels take some of these as they are; the others are converted a part at a time."""
+    rng = np.random.default_rng(4)
+    plain = rng.integers(0, 2 if dtype is bool else 90, (300, 35)).astype(dtype)
+    (expected, _), sample = bin_all(plain.astype(np.float64)), np.sort(rng.permutation(300)[:200])
+    spread = np.zeros((300, 70), dtype)
+    spread[:, ::2] = plain
+    frozen = plain.copy()
+    frozen.flags.writeable = False
+    monkeypatch.setattr(binning, "ROWS_CONVERTED", 64)
+    monkeypatch.setattr(sources, "_COPIED", 50)
+    for X in (plain, np.asfortranarray(plain), spread[:, ::2], frozen, plain[::-1][::-1]):
+        assert bin_all(X)[0].bins.tobytes() == expected.bins.tobytes()
+        source = sources.Matrices([X[:100], X[100:]])
+        columns = np.empty((3, 200), source.dtype)
+        with Team(2) as team:
+            source.sample_columns(sample, np.array([30, 2, 7]), columns, team)
+        np.testing.assert_array_equal(columns, plain[sample][:, [30, 2, 7]].T)
+
+
 def test_binning_ends_when_its_team_is_stopped(monkeypatch):
     """Ctrl-C on one thread stops the team, and the others end after the rows that they are at."""
     X = np.arange(3200.0).reshape(200, 16)
@@ -316,7 +338,7 @@ def test_binning_ends_when_its_team_is_stopped(monkeypatch):
     kernel, calls = binning.bin_columns, []
 
     def stop_soon(*args):
-        calls.append(args[:2])
+        calls.append(args[0][:, 0].tolist())
         kernel(*args)
         if len(calls) == 3:
             team.stop()
@@ -324,7 +346,7 @@ def test_binning_ends_when_its_team_is_stopped(monkeypatch):
     monkeypatch.setattr(binning, "bin_columns", stop_soon)
     with Team(1) as team, pytest.raises(StoppedError):
         bin_rows(X, thresholds, 0, 16, team)
-    assert calls == [(0, 10), (10, 20), (20, 30)]
+    assert calls == [X[at : at + 10, 0].tolist() for at in (0, 10, 20)]
 
 
 def test_columns_without_room_for_their_thresholds_are_refused(monkeypatch):

@@ -81,6 +81,8 @@ def run(function: Callable[[Communicator], Any], size: int, *, timeout: float = 
 
 
 class TestMPI(Conformance):
+    sizes = (1, 3, 8)
+
     def run(self, function, size, *, timeout=60.0):
         return run(function, size, timeout=timeout)
 

@@ -75,11 +75,11 @@ def test_quickstart_has_code_to_run():
 
 def test_documentation_builds_without_a_warning(tmp_path):
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-d", str(tmp_path / "trees")]
-    if not IS_THOROUGH:  # the theme rewrites every page, which takes as long as all the rest
-        command += ["-D", "html_theme=basic"]
+    if not IS_THOROUGH:  # pages are read and their references checked, but not written, which takes as long
+        command += ["-b", "dummy"]
     built = subprocess.run([*command, str(DOCS), str(tmp_path / "html")], capture_output=True, text=True, timeout=240)
     assert built.returncode == 0, built.stderr
-    assert "GBDTClassifier" in (tmp_path / "html" / "api.html").read_text(encoding="utf-8")
+    assert b"GBDTClassifier" in (tmp_path / "trees" / "api.doctree").read_bytes()
 
 
 def test_every_public_name_is_in_the_reference():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from pvtree.errors import InvalidDataError
 from pvtree.kernels.binning.dense import bin_columns, drop_missing
 from pvtree.kernels.constants import BLOCK, N_BINS
 from pvtree.kernels.team import LITTLE_WORK, Team
-from pvtree.reading.sources import Matrices, Source, as_source
+from pvtree.reading.sources import Matrices, Source, as_plain, as_source, is_plain
 from pvtree.reading.sparse_rows import SparseRows
 from pvtree.reading.zeros import zeros_as_missing
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pvtree.comm import Communicator
 
 ROWS_AT_ONCE = 2**20  # of a block that is binned before Python looks for Ctrl-C
+ROWS_CONVERTED = 2**14  # of a block that is converted before it is binned
 SAMPLE_BYTES = 2**26  # of the sample that a worker holds at a time where it has all rows
 IN_FLIGHT = 2**24  # bytes of the sample that a worker sends, and that it receives, in one exchange
 
@@ -78,7 +79,7 @@ def _choose_by_columns(
     most = max(int(BLOCK) * team.n_threads, SAMPLE_BYTES // max(1, 8 * len(sample)))
     n_rounds = max(1, -(-len(features) // most))
     at_once = max(1, -(-len(features) // n_rounds))
-    columns = np.empty((at_once, len(sample)))
+    columns = np.empty((at_once, len(sample)), source.dtype)
     for first in range(0, len(features), at_once):
         together = features[first : first + at_once]
         source.sample_columns(sample, together, columns[: len(together)], team)
@@ -152,16 +153,25 @@ def bin_rows(
                 if zero_as_missing:
                     matrix = zeros_as_missing(matrix[:, columns], np.flatnonzero(is_categorical[own]).tolist())
                     columns = np.arange(len(columns))
-                for at in range(0, len(matrix), ROWS_AT_ONCE):
+                described = is_categorical[own], n_bins[own], upper[own]
+                for values, its_first, at in _plain_parts(matrix, columns):
                     team.check()
-                    bin_columns(
-                        at, min(at + ROWS_AT_ONCE, len(matrix)), matrix, columns[0], is_categorical[own], n_bins[own],
-                        upper[own], written[block, rows],
-                    )  # fmt: skip
+                    bin_columns(values, its_first, *described, written[block, rows][at * int(BLOCK) :])
 
     for part, (begin, end) in enumerate(pairwise((source.bounds * BLOCK).tolist())):
         team.for_blocks(bin_blocks, n_blocks, part, slice(begin, end), min_block=1)
     return BinnedRows(bins, starts, n_bins, is_categorical)
+
+
+def _plain_parts(matrix: np.ndarray, columns: np.ndarray) -> Iterator[tuple[np.ndarray, int, int]]:
+    """Rows as kernels take them, with the place of the first of these columns, and the number of the first row."""
+    first, stop = int(columns[0]), int(columns[-1]) + 1
+    if is_plain(matrix):
+        for at in range(0, len(matrix), ROWS_AT_ONCE):
+            yield matrix[at : at + ROWS_AT_ONCE], first, at
+    else:
+        for at in range(0, len(matrix), ROWS_CONVERTED):
+            yield as_plain(matrix[at : at + ROWS_CONVERTED, first:stop]), 0, at
 
 
 def _undecided(n_features: int, categorical: Mapping[int, int]) -> Thresholds:
@@ -183,8 +193,9 @@ def _undecided(n_features: int, categorical: Mapping[int, int]) -> Thresholds:
 
 def _choose(thresholds: Thresholds, feature: int, values: np.ndarray, rules: BinRules) -> None:
     """Choose one feature's thresholds from its sample, which is overwritten."""
-    known = values[: drop_missing(values)]
-    known.sort()
+    values.sort()  # before they are made longer, which takes a third less time; missing values go to the end
+    known = values.astype(np.float64, copy=False)
+    known = known[: drop_missing(known)]
     thresholds.n_bins[feature] = rules.choose(feature, known, thresholds.upper[feature])
 
 
@@ -209,7 +220,7 @@ def _choose_gathered(
     samples = [values.reshape(len(features), -1) for values in gathered]
 
     def choose(first: int, stop: int) -> None:
-        values = np.empty(sum(sample.shape[1] for sample in samples))
+        values = np.empty(sum(sample.shape[1] for sample in samples), samples[0].dtype)
         for c in range(first, stop):
             np.concatenate([sample[c] for sample in samples], out=values)
             _choose(thresholds, int(features[c]), values, rules)

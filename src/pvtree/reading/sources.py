@@ -16,6 +16,19 @@ from pvtree.kernels.team import LITTLE_WORK, Team
 
 # Some columns of one part: a matrix of the part's rows, and where in it the columns asked for are.
 ReadColumns = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+_COPIED = 4096  # rows of 16 columns that stay in the cache
+
+
+def is_plain(matrix: np.ndarray) -> bool:
+    """Whether kernels take the matrix as it is. For others, numpy converts a part at a time.
+
+    For every other type and order of values the kernels would be compiled anew, which takes seconds.
+    """
+    return matrix.flags.carray and matrix.dtype in (np.float32, np.float64)
+
+
+def as_plain(matrix: np.ndarray) -> np.ndarray:
+    return np.array(matrix, np.float32 if matrix.dtype == np.float32 else np.float64, order="C")
 
 
 class Source(ABC):
@@ -70,7 +83,11 @@ class Source(ABC):
                 for first in range(start, stop, int(BLOCK)):  # one row of 16 columns is a cache line or two
                     last = min(first + int(BLOCK), stop)
                     matrix, columns = read(features[first:last])
-                    if len(rows) == out.shape[1]:
+                    if not is_plain(matrix):
+                        for i in range(0, len(rows), _COPIED):
+                            some = rows[i : i + _COPIED]
+                            out[first:last, at + i : at + i + len(some)] = matrix.T[columns[:, None], some]
+                    elif len(rows) == out.shape[1]:
                         copy_columns(matrix, rows, columns, out[first:last])
                     else:  # kernels are compiled for contiguous results only
                         values = np.empty((last - first, len(rows)), out.dtype)

@@ -8,16 +8,19 @@ from pvtree.kernels.constants import BLOCK, MISSING_BIN, N_BINS
 from pvtree.kernels.jit import njit
 
 _TILE = 512  # rows searched together, so that each step of the search is vectorised
+_COPIED = 64  # rows copied together: those of 16 columns take one line of the cache each, or two
 _CELLS = 1024  # of the grid where each search starts
 
 
 @njit
 def copy_columns(X, rows, features, columns):
-    """columns[c, i] = X[rows[i], features[c]], missing values included; rows are read once."""
-    for i in range(len(rows)):
-        row = rows[i]
+    """columns[c, i] = X[rows[i], features[c]], missing values included; a tile of rows stays in the cache."""
+    for first in range(0, len(rows), _COPIED):
+        last = min(first + _COPIED, len(rows))
         for c in range(len(features)):
-            columns[c, i] = X[row, features[c]]
+            column, feature = columns[c], features[c]
+            for i in range(first, last):
+                column[i] = X[rows[i], feature]
 
 
 @njit
@@ -210,8 +213,8 @@ def search_tile(values, n, thresholds, first_in_cell, low, scale, steps, place):
 
 
 @njit
-def bin_columns(start, stop, X, first, is_categorical, n_bins, thresholds, block_bins):
-    """One block: rows start..stop of its columns, a tile of rows at a time so that rows are read once."""
+def bin_columns(X, first, is_categorical, n_bins, thresholds, block_bins):
+    """One block: all rows of its columns, from ``first`` on, a tile of rows at a time so that rows are read once."""
     n_columns = len(n_bins)
     values = np.empty((n_columns, _TILE))
     place = np.empty(_TILE, np.int64)
@@ -222,8 +225,8 @@ def bin_columns(start, stop, X, first, is_categorical, n_bins, thresholds, block
         for t in range(n_bins[c] - 1):
             padded[c, t] = thresholds[c, t]
         low[c], scale[c], steps[c] = make_grid(padded[c], n_bins[c] - 1, first_in_cell[c])
-    for tile in range(start, stop, _TILE):
-        n = min(_TILE, stop - tile)
+    for tile in range(0, len(X), _TILE):
+        n = min(_TILE, len(X) - tile)
         for i in range(n):
             for c in range(n_columns):
                 values[c, i] = X[tile + i, first + c]
