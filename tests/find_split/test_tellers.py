@@ -44,7 +44,7 @@ def test_trees_and_votes_do_not_depend_on_who_counts(monkeypatch: pytest.MonkeyP
     y = (X[:, 0] + X[:, 1] * X[:, 2] + 0.3 * rng.normal(size=600) > 0).astype(np.float64)
     params = Params(objective="binary", n_estimators=3, num_leaves=8, tree_learner="voting", n_workers=3, top_k=3)
     expected = train(X, y, params)
-    monkeypatch.setattr(tellers, "_WORTH_A_TELLER", 0)
+    monkeypatch.setattr(tellers, "BYTES_OF_A_COLLECTIVE", 0)
     result = train(X, y, params)
     assert_array_equal(result.model.predict_raw(X), expected.model.predict_raw(X))
     assert result.votes == expected.votes

@@ -1,4 +1,4 @@
-"""top_k="auto": each level finds the number of votes that sends the fewest bytes, and follows it when it moves."""
+"""top_k="auto": each level finds the number of votes that costs the least, and follows it when it moves."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import pvtree
+from pvtree.find_split import exact_voting
 from pvtree.find_split.top_k_by_level import _RUNGS, TopKByLevel
 
 
@@ -54,3 +55,19 @@ def test_votes_are_not_chosen_where_that_would_change_the_model() -> None:
         pvtree.GBDTClassifier(tree_learner="exact_voting", top_k="many", n_workers=2).fit(X, y)
     with pytest.warns(UserWarning, match="audit does nothing"):
         pvtree.GBDTClassifier(tree_learner="data", audit=3, n_workers=2, verbosity=0, n_estimators=1).fit(X, y)
+
+
+def test_collectives_count_as_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If beginning one costs nothing, fewer votes are chosen, and proofs take more collectives."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(4_000, 60)).astype(np.float32)
+    y = (X[:, :12] @ np.linspace(1, 2, 12) + 3 * rng.normal(size=4_000) > 0).astype(int)
+    options = {"tree_learner": "exact_voting", "n_workers": 3, "top_k": "auto", "n_estimators": 24, "num_leaves": 15}
+    calls, models = [], set()
+    for n_bytes in (0, 10**8):
+        monkeypatch.setattr(exact_voting, "BYTES_OF_A_COLLECTIVE", n_bytes)
+        model = pvtree.GBDTClassifier(**options, verbosity=0).fit(X, y)
+        calls.append(model.traffic_.calls_per_tree)
+        models.add(model.model_.to_json())
+    assert calls[1] < 0.95 * calls[0]
+    assert len(models) == 1

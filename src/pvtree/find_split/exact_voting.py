@@ -12,6 +12,7 @@ from pvtree.find_split.certificates import Certificate
 from pvtree.find_split.merging import with_passenger, without_passenger
 from pvtree.find_split.proof import Proof
 from pvtree.find_split.splits import agree_on_best
+from pvtree.find_split.tellers import BYTES_OF_A_COLLECTIVE
 from pvtree.find_split.top_k_by_level import TopKByLevel
 from pvtree.find_split.voting import Voting, best_of, elect, top_k
 from pvtree.growing.frontier_records import Elected
@@ -53,7 +54,7 @@ class ExactVoting(Voting):
         self.known = NodesKnown(len(range(self.exchange.comm.rank, frontier.n_features, self.exchange.comm.size)))
         self.n_rounded, self.n_extra = 0, 0
         self.bound_bytes, self.rounded_bytes, self.extra_bytes = 0, 0, 0
-        self.sent_before: list[int] = []  # by level: bytes that this worker had sent before it
+        self.sent_before: list[int] = []  # by level: what ``_sent`` was before it
         self.n_open_by_level: list[int] = []
         self.ballots: list[tuple[np.ndarray, np.ndarray]] = []  # (nodes, all workers' ballots): a proof may come later
         self.open_proof: OpenProof | None = None
@@ -62,7 +63,7 @@ class ExactVoting(Voting):
     def find_splits(self, frontier: Frontier) -> None:
         """PV-Tree_FindBestSplit for every open node at once, and bounds of the attributes that it leaves out."""
         self.set_top_k(self.by_level[len(self.sent_before)])
-        self.sent_before.append(self.exchange.comm.traffic.total().bytes)
+        self.sent_before.append(self._sent())
         self.n_open_by_level.append(int(frontier.is_open.sum()))
         self.known.make_room(frontier.n_node_room)
         if frontier.n_allowed <= self.n_elected:
@@ -217,6 +218,11 @@ class ExactVoting(Voting):
         feature = frontier.features_of(nodes)
         self.winners_votes.append((nodes, (ballots == feature[:, None]).sum(axis=(0, 2))))
 
+    def _sent(self) -> int:
+        """Bytes sent so far, and those that the network could have carried while it began collectives."""
+        traffic = self.exchange.comm.traffic.total()
+        return traffic.bytes + BYTES_OF_A_COLLECTIVE * traffic.calls
+
     def _sent_for_proofs(self) -> int:
         return self.exchange.comm.traffic["proofs"].bytes
 
@@ -227,7 +233,7 @@ class ExactVoting(Voting):
         self.known.make_room(len(is_split))  # a root that cannot be split was never evaluated
         comm, known, is_split = self.exchange.comm, self.known, is_split == 1
         unvoted, at_once, rounded, merged = np.bincount(known.how[: len(is_split)][is_split], minlength=4).tolist()
-        sent_by_level = np.diff([*self.sent_before, comm.traffic.total().bytes])
+        sent_by_level = np.diff([*self.sent_before, self._sent()])
         own = np.array([self.bound_bytes, self.rounded_bytes, self.extra_bytes, *sent_by_level])
         sent = comm.allreduce(own, "proofs")
         bound_bytes, rounded_bytes, extra_bytes = (sent[:3] // comm.size).tolist()

@@ -10,12 +10,12 @@ from pvtree.kernels.wire import ballots as kernels
 # If all workers gather all ballots, each node costs M k names, which grows with the machines. With tellers it costs
 # k names to its teller and at most 2 k names with their votes from there, whatever M is, but also another collective.
 # An ordinary network carries this many bytes in the time that the collective takes.
-_WORTH_A_TELLER = 120_000
+BYTES_OF_A_COLLECTIVE = 120_000
 
 
 def has_tellers(n_workers: int, n_bytes: int) -> bool:
     """Whether ballots of this many bytes on each worker are counted by tellers; the same on every worker."""
-    return (n_workers - 1) * n_bytes > _WORTH_A_TELLER
+    return (n_workers - 1) * n_bytes > BYTES_OF_A_COLLECTIVE
 
 
 def count_by_tellers(

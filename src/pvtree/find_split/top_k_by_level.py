@@ -1,4 +1,4 @@
-"""top_k="auto": how many names a ballot has at each level of a tree, by the bytes that earlier trees sent there."""
+"""top_k="auto": how many names a ballot has at each level of a tree, by what earlier trees cost the network there."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-# With more names more histograms are merged; with fewer, more attributes are in doubt afterwards. Exact voting grows
-# the same tree in any case, so workers are free to try. All of them see the bytes of all, and choose the same.
+# With more names more histograms are merged; with fewer, more attributes are in doubt afterwards, and proofs take more
+# bytes and more collectives. Exact voting grows the same tree in any case, so workers are free to try. All of them see
+# the cost of all, and choose the same.
 _RUNGS = (1, 2, 3, 5, 8, 12, 20, 32, 50, 80, 128)
-_FIRST_RUNG = 4
+_FIRST_RUNG = 6  # the default of a fixed top_k
 _MEMORY = 0.5  # the weight of older trees in an average: what is best changes as trees gain less
 # How far from the best known rung to look, in successive trees.
 _LOOKS = (0, 1, 0, -1)
@@ -20,7 +21,7 @@ class _Level:
 
     def __init__(self) -> None:
         self.rung = _FIRST_RUNG
-        self.cost: dict[int, float] = {}  # bytes per node, by rung
+        self.cost: dict[int, float] = {}  # bytes and collectives per node, by rung: see ``ExactVoting._sent``
 
     def learn(self, rung: int, cost: float) -> None:
         before = self.cost.get(rung, cost)
@@ -49,7 +50,7 @@ class TopKByLevel:
         return min(max(best + _LOOKS[self.n_trees % len(_LOOKS)], 0), len(_RUNGS) - 1)
 
     def learn(self, sent: np.ndarray, n_open: Sequence[int]) -> None:
-        """Take in the bytes that all workers sent at each level of a tree, and how many nodes were open there."""
+        """Take in what each level of a tree cost all workers, and how many nodes were open there."""
         rungs = [self._rung(level) for level in range(len(sent))]
         self.levels += [_Level() for _ in range(len(sent) - len(self.levels))]
         for level, rung in enumerate(rungs):
