@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
+import time
 
 import numpy as np
 import pytest
 
 pytest.importorskip("pyspark")
+from pyspark import BarrierTaskContext
 from pyspark.ml import Pipeline, PipelineModel
 from pyspark.ml.evaluation import BinaryClassificationEvaluator
 from pyspark.ml.feature import VectorAssembler
@@ -17,10 +21,11 @@ import pvtree
 from accidents import Kill, executor, last_victim
 from page_lines import ROOT, first_lines, run_program
 from pvtree import spark as pvtree_spark
-from pvtree.comm import local
+from pvtree.comm import local, tcp
 from pvtree.engines.spark.training import explained
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError, PeerFailedError
 from spark_rows import as_frame, make_rows
+from tcp_strangers import attack, listening_ports
 
 pytestmark = pytest.mark.spark
 SMALL = {"n_estimators": 4, "num_leaves": 7, "min_child_samples": 5, "random_state": 3}
@@ -172,6 +177,39 @@ def test_errors_are_ours_and_named(spark):
         pvtree_spark.GBDTRegressor(num_leaves=1).fit(frame)
     with pytest.raises(InvalidParameterError, match="num_leafs"):
         pvtree_spark.GBDTRegressor(num_leafs=3)
+
+
+def test_strangers_at_every_port_are_refused_and_the_tasks_do_not_notice(spark, tmp_path):
+    """Task 1 comes late: until then strangers are alone with the others."""
+    folder = tmp_path
+
+    def work(_):
+        context = BarrierTaskContext.get()
+        rank = context.partitionId()
+        if rank == 1:
+            time.sleep(4.0)  # the gates of the others stay open
+        else:
+            (folder / f"{rank}.pid").write_text(str(os.getpid()))
+        with tcp.connect(tcp.Engine(rank, 3, context.allGather), host="127.0.0.1", timeout=60) as comm:
+            return [comm.allreduce(np.array([comm.rank + 1]), "rows").tolist()]
+
+    attacked: list[tuple[str, int]] = []
+
+    def attack_every_port():
+        deadline = time.monotonic() + 60
+        while len(attacked) < 2 and time.monotonic() < deadline:
+            for path in folder.glob("*.pid"):
+                for address in listening_ports(int(path.read_text() or os.getpid())) - set(attacked):
+                    attack(address, [])
+                    attacked.append(address)
+            time.sleep(0.05)
+
+    strangers = threading.Thread(target=attack_every_port)
+    strangers.start()
+    sums = spark.sparkContext.parallelize(range(3), 3).barrier().mapPartitions(work).collect()
+    strangers.join()
+    assert sums == [[6]] * 3
+    assert len(attacked) == 2
 
 
 def test_the_lost_task_is_named_even_if_no_other_has_told():
