@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import pvtree
+from absent import without_pandas
 from thoroughness import IS_THOROUGH
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -28,6 +29,7 @@ NOTEBOOKS = [page for page in sorted((DOCS / "gallery").glob("*.md")) if page.st
 PAGES = [page for page in sorted(DOCS.glob("*.md")) if python_blocks(page)]
 # Numbers of rows and trees that are enough to see that a page runs.
 SMALLER = {"pictures": {"8_000": "2_000", "n_estimators=150": "n_estimators=30", "n_estimators=40": "n_estimators=10"}}
+WITHOUT_PANDAS = {"quickstart", "why-not", "tuning"}  # for readers who have installed what pvtree itself needs
 SCIKIT_LEARNS = ("instance is not fitted yet", "is expecting")  # messages
 ESTIMATORS = ("GBDTClassifier", "GBDTRegressor", "GBDTRanker", "RandomForestClassifier", "DecisionTreeRegressor")
 
@@ -46,6 +48,8 @@ def defined_names(block: str) -> set[str]:
 @pytest.mark.parametrize("page", [page for page in PAGES if page.stem not in NOT_RUN], ids=lambda page: page.stem)
 def test_python_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    if page.stem in WITHOUT_PANDAS:
+        without_pandas(monkeypatch)
     names: dict = {}
     for block in python_blocks(page):
         for large, small in SMALLER.get(page.stem, {}).items():
