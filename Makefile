@@ -99,8 +99,8 @@ interop: $(VENV)-interop/.installed  ## Read exported models with treelite, llea
 chaos: $(VENV)/.test-installed  ## Kill, stop and starve trainings on MPI and Dask, and count what comes of it (MINUTES=60, SEED=)
 	@$(BIN)/python tests/chaos --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED))
 
-docs: $(VENV)/.test-installed  ## Build the documentation into build/docs; a warning is an error
-	@$(BIN)/sphinx-build -q -W --keep-going -j 2 -d build/doctrees docs build/docs
+docs: $(VENV)/.test-installed  ## Build the documentation into build/docs and run its notebooks; a warning is an error
+	@NUMBA_CACHE_DIR=$(CURDIR)/.numba_cache $(BIN)/sphinx-build -q -W --keep-going -j 2 -d build/doctrees docs build/docs
 	@echo "build/docs/index.html"
 
 wheel: $(VENV)/.demo-installed  ## Build a wheel with compiled kernels for this Python into dist (minutes)

@@ -186,6 +186,9 @@ def test_traffic_adds_up(voted):
     shares = votes.get_legend_handles_labels()[0][0].get_data().values
     np.testing.assert_allclose(shares, [100 * each.all / each.splits for each in voted.votes_])
     assert votes.get_title()
+    plain = pvtree.GBDTRegressor(n_estimators=1, num_leaves=3, tree_learner="voting", n_workers=2, n_jobs=1).fit(X, y)
+    assert plain.certificates_ is None
+    assert "audited" not in pvtree.plot_traffic(plain)[0].get_legend_handles_labels()[1]
     with pytest.raises(InvalidDataError, match="Nothing was sent"):
         pvtree.plot_traffic(pvtree.GBDTRegressor(n_estimators=1, n_jobs=1).fit(X, y))
     with pytest.raises(InvalidTypeError, match="call fit first"):

@@ -129,6 +129,7 @@ def test_live_reports_are_read_again_until_the_end(tmp_path):
         frame[TRAIN], value[TRAIN], eval_set=[(frame[TEST], value[TEST])], callbacks=watch
     )
     assert ["http-equiv" in text for text in seen] == [True, True, False]
+    assert re.search(r"Best \(the points\): valid_0 [.\d]+ at iteration 3\.", seen[2])
     assert "2 of 3 iterations" in seen[1] and len(data_of(seen[2], "charts")) == 1
 
 
@@ -177,6 +178,8 @@ def test_a_browser_shows_it_and_answers(binary_page, classifier, tmp_path, width
     assert (found["threshold"], found["title"]) == ("0.95", "GBDTClassifier report")
     assert found["after"] != found["before"]
     assert (found["all"], found["folded"]) == (classifier.model_.trees[0].n_nodes, 1)
+    cut = [label for label in found["labels"] if not re.search(r" <= -?\d[-.e\d]*$| in \d of 9: ", label)]
+    assert cut == []  # names are cut, thresholds are not
 
 
 @needs_browser

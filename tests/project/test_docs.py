@@ -1,7 +1,9 @@
 """The documentation builds without a warning, and its Python runs from top to bottom, page by page."""
 
 import ast
+import html as html_text
 import importlib
+import json
 import re
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import pvtree
+from absent import without_pandas
 from thoroughness import IS_THOROUGH
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -22,9 +25,11 @@ def python_blocks(page: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
 
 
+NOTEBOOKS = [page for page in sorted((DOCS / "gallery").glob("*.md")) if page.stem != "index"]
 PAGES = [page for page in sorted(DOCS.glob("*.md")) if python_blocks(page)]
 # Numbers of rows and trees that are enough to see that a page runs.
 SMALLER = {"pictures": {"8_000": "2_000", "n_estimators=150": "n_estimators=30", "n_estimators=40": "n_estimators=10"}}
+WITHOUT_PANDAS = {"quickstart", "why-not", "tuning"}  # for readers who have installed what pvtree itself needs
 SCIKIT_LEARNS = ("instance is not fitted yet", "is expecting")  # messages
 ESTIMATORS = ("GBDTClassifier", "GBDTRegressor", "GBDTRanker", "RandomForestClassifier", "DecisionTreeRegressor")
 
@@ -43,6 +48,8 @@ def defined_names(block: str) -> set[str]:
 @pytest.mark.parametrize("page", [page for page in PAGES if page.stem not in NOT_RUN], ids=lambda page: page.stem)
 def test_python_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    if page.stem in WITHOUT_PANDAS:
+        without_pandas(monkeypatch)
     names: dict = {}
     for block in python_blocks(page):
         for large, small in SMALLER.get(page.stem, {}).items():
@@ -73,13 +80,53 @@ def test_quickstart_has_code_to_run():
     assert len(python_blocks(DOCS / "quickstart.md")) >= 4
 
 
-def test_documentation_builds_without_a_warning(tmp_path):
-    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-d", str(tmp_path / "trees")]
-    if not IS_THOROUGH:  # pages are read and their references checked, but not written, which takes as long
-        command += ["-b", "dummy"]
-    built = subprocess.run([*command, str(DOCS), str(tmp_path / "html")], capture_output=True, text=True, timeout=240)
+def build(source: Path, output: Path) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-d", str(output / "trees")]
+    if not IS_THOROUGH:  # the theme rewrites every page, which takes as long as all the rest
+        command += ["-D", "html_theme=basic"]
+    return subprocess.run([*command, str(source), str(output)], capture_output=True, text=True, timeout=280)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The documentation as HTML. Sphinx runs the cells of the gallery, and a cell that fails is a warning."""
+    output = tmp_path_factory.mktemp("site")
+    built = build(DOCS, output)
     assert built.returncode == 0, built.stderr
-    assert b"GBDTClassifier" in (tmp_path / "trees" / "api.doctree").read_bytes()
+    return output
+
+
+def test_documentation_builds_without_a_warning(site):
+    assert "GBDTClassifier" in (site / "api.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", NOTEBOOKS, ids=lambda page: page.stem)
+def test_notebooks_show_what_their_cells_print_and_draw(page, site):
+    assert not python_blocks(page)  # they would not be run
+    captions = re.findall(r"^:caption: (.+\.|.+\?)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    html = (site / "gallery" / f"{page.stem}.html").read_text(encoding="utf-8")
+    assert len(captions) >= 2 and html.count('<img alt="') == html.count("<figcaption>") == len(captions)
+    notebook = json.loads((site / "gallery" / f"{page.stem}.ipynb").read_text(encoding="utf-8"))
+    outputs = [output for cell in notebook["cells"] for output in cell.get("outputs", [])]
+    assert sum("image/png" in output.get("data", {}) for output in outputs) == len(captions)
+    for output in outputs:
+        if output["output_type"] == "stream":
+            assert html_text.escape(output["text"].splitlines()[0], quote=False) in html
+    for cell in notebook["cells"]:
+        assert cell["cell_type"] == "markdown" or ast.parse(cell["source"])
+
+
+def test_a_cell_that_fails_or_has_no_caption_stops_the_build(tmp_path):
+    (tmp_path / "conf.py").write_text(
+        f"import sys\nsys.path.insert(0, {str(DOCS)!r})\nextensions = ['myst_parser', 'code_cells']"
+    )
+    cells = "1 / 0", "from matplotlib import pyplot\npyplot.plot([1, 2]);"
+    text = "\n\n".join(f"```{{code-cell}} python\n{cell}\n```" for cell in cells)
+    (tmp_path / "index.md").write_text(f"# Title\n\n{text}\n")
+    built = build(tmp_path, tmp_path / "html")
+    assert built.returncode != 0
+    assert "index.md:3: WARNING: A cell failed" in built.stderr and "ZeroDivisionError" in built.stderr
+    assert "index.md:7: WARNING: A cell draws 1 pictures; give it a caption" in built.stderr
 
 
 def test_every_public_name_is_in_the_reference():

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ window.addEventListener("load", async () => {
     slider.value = "95";
     slider.dispatchEvent(new Event("input"));
   }
+  const labels = [...document.querySelectorAll("#tree-view .split text:not(.soft)")].map((each) => each.textContent);
   const nodes = () => document.querySelectorAll("#tree-view g[data-node]").length;
   const all = nodes();
   document.querySelector('#tree-view g[data-node="0"]').dispatchEvent(new Event("click"));
@@ -32,7 +34,7 @@ window.addEventListener("load", async () => {
   document.getElementById("tree-out").click();
   const result = {
     charts: document.querySelectorAll(".chart svg").length, asked: document.querySelectorAll(".chart").length,
-    threshold: text("threshold-value"), before, after: text("threshold-tp"), all, folded,
+    threshold: text("threshold-value"), before, after: text("threshold-tp"), all, folded, labels,
     zoomed: view !== document.getElementById("tree-view").getAttribute("viewBox"),
     requests: performance.getEntriesByType("resource").length, title: document.title, errors,
     sections: [...document.querySelectorAll("section")].map((each) => each.id),
@@ -59,7 +61,7 @@ def tried(path, width, folder):
         ],
         capture_output=True, text=True, timeout=240,
     )  # fmt: skip
-    found = json.loads(re.search(r'<pre id="tried">(.*?)</pre>', done.stdout, re.DOTALL)[1])
+    found = json.loads(unescape(re.search(r'<pre id="tried">(.*?)</pre>', done.stdout, re.DOTALL)[1]))
     assert found["errors"] == [] and found["requests"] == 0 and "CONSOLE" not in done.stderr
     assert found["charts"] == found["asked"] and found["wide"] <= 0 and found["zoomed"]
     return found

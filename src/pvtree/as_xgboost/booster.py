@@ -138,7 +138,7 @@ class Booster(LightGBMBooster):
         return predicted.reshape(len(predicted), -1)
 
     def _check_names(self, data: Any) -> None:
-        """Raise if the names of a DMatrix are others than the model's; rows without names have none to check."""
+        """Raise if the names of a DMatrix differ from the model's; rows without names have none to check."""
         names = data.feature_names if isinstance(data, DMatrix) else None
         if names is not None and self.feature_names is not None and names != self.feature_names:
             raise InvalidDataError(
@@ -164,7 +164,7 @@ class Booster(LightGBMBooster):
         base_margin: Any = None,
         strict_shape: bool = False,
     ) -> np.ndarray:
-        """Predict for rows that are no DMatrix; ``predict_type`` is "value" or "margin"."""
+        """Predict for rows that are not a DMatrix; ``predict_type`` is "value" or "margin"."""
         if predict_type not in ("value", "margin"):
             raise InvalidParameterError(f"predict_type={predict_type!r} is unknown; use 'value' or 'margin'.")
         rows = DMatrix(data, missing=missing, base_margin=base_margin)

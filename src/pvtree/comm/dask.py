@@ -174,7 +174,7 @@ def open_mailboxes(client: distributed.Client, name: str, addresses: list[str], 
     if late:
         raise WorkerTimeoutError(
             f"The client waited {limit:g} s for {name_with_addresses(late, addresses)} to accept the training; "
-            "raise the time limit if they only need longer, otherwise find out what they are stuck in."
+            "raise the time limit (timeout) if they only need longer, otherwise find out what they are stuck in."
         )
 
 

@@ -318,7 +318,7 @@ class Meeting:
         what = f"at {self._call}" if self._n_here else "to free a core"
         error = WorkerTimeoutError(
             f"Worker {rank} waited {self.timeout:g} s for {names} of {self.size} {what}; "
-            "raise the time limit if they only need longer, otherwise find out what they are stuck in."
+            "raise the time limit (timeout) if they only need longer, otherwise find out what they are stuck in."
         )
         error.about = names  # type: ignore[attr-defined]
         return error

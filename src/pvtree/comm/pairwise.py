@@ -182,7 +182,7 @@ class PairwiseCommunicator(Communicator):
         error = WorkerTimeoutError(
             f"Worker {self.rank} waited {limit:g} s for {name_workers(late)} of {self.size} at "
             f"{call}{self._where(late)}; "
-            "raise the time limit if they only need longer, otherwise find out what they are stuck in."
+            "raise the time limit (timeout) if they only need longer, otherwise find out what they are stuck in."
         )
         error.about = name_workers(late)  # type: ignore[attr-defined]
         return error

@@ -94,7 +94,7 @@ def check_place(rank: int, size: int) -> None:
 def nobody_came(rank: int, size: int, missing: list[int], where: str, seconds: float) -> WorkerTimeoutError:
     error = WorkerTimeoutError(
         f"Worker {rank} waited {seconds:g} s for {name_workers(missing)} of {size} to come to {where}; start all "
-        "workers with the same rendezvous and size, and raise the time limit if they only need longer."
+        "workers with the same rendezvous and size, and raise the time limit (timeout) if they only need longer."
     )
     error.about = name_workers(missing)  # type: ignore[attr-defined]
     return error

@@ -100,8 +100,8 @@ FIT_RANKER: Docs = {
     ),
     "position": (
         f"{_PER_ROW} or None",
-        "Where each document was shown, a whole number or a text: what positions add to clicks is learned apart, as "
-        "in LightGBM, and predictions leave it out.",
+        "Where each document was shown, a whole number or a text. As in LightGBM, the effect of positions is learned "
+        "separately, and predictions leave it out.",
     ),
     "eval_group": ("list of array-like or None", "``group`` of each evaluation set."),
     "eval_qid": ("list of array-like or None", "``qid`` of each evaluation set."),
@@ -111,8 +111,8 @@ FIT_RANKER: Docs = {
 PREDICT: Docs = {
     "X": (
         _ROWS,
-        "The rows to predict for, with the columns of fit. A Dask collection gives a lazy Dask array, a Ray "
-        "Dataset the same, lazily, with the column 'prediction'.",
+        "The rows to predict for, with the columns of fit. A Dask collection gives a lazy Dask array, a Ray Dataset "
+        "a lazy Dataset that also has the column 'prediction'.",
     ),
     "raw_score": ("bool", "Whether to return the scores before they become classes or probabilities."),
     "num_iteration": ("int or None", "How many iterations to use. None, 0 and negative numbers use all."),

@@ -146,7 +146,7 @@ class Estimator(BaseEstimator, metaclass=RightNames):
         return params
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters by name, and those that were given under other names under these too."""
+        """The parameters by name; one that was given under another library's name appears under that name too."""
         params: dict[str, Any] = super().get_params(deep)
         return params | others(self)
 

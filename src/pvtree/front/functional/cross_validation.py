@@ -24,7 +24,7 @@ from pvtree.training.callbacks import CallbackEnv, EarlyStopException, early_sto
 
 @public
 class CVBooster:
-    """The boosters of all folds. A method of ``Booster`` that is called here is called for each of them.
+    """The boosters of all folds. Calling a method of ``Booster`` calls it on each of them.
 
     Parameters
     ----------

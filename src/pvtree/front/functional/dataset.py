@@ -206,7 +206,7 @@ class Dataset:
         return numbers.astype(np.int32)
 
     def get_field(self, field_name: str) -> np.ndarray | None:
-        """A column by LightGBM's name. "group" are the bounds of the queries: 0, then where each ends."""
+        """A column by LightGBM's name. "group" gives the bounds of the queries: 0, then where each ends."""
         if field_name in ("group", "query"):
             sizes = self.get_group()
             return None if sizes is None else np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)

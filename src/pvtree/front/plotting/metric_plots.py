@@ -88,10 +88,10 @@ def _draw(ax: Any, curves: Mapping[str, Sequence[float]], metric: str, best: int
         style = {"color": COLOURS[place % len(COLOURS)], "linestyle": DASHES[place % len(DASHES)]}
         ax.plot(np.arange(1, len(values) + 1), values, linewidth=1.8, **style)
     _label_ends(ax, curves)
-    rises = _rises(metric)
+    rises = greater_is_better(metric)
     watched = [name for name in curves if name not in TRAINING_NAMES] or list(curves)
     for place, (name, values) in enumerate(curves.items()):
-        at = best or _place_of_best(values, rises)
+        at = best or place_of_best(values, rises)
         if name in watched and 0 < at <= len(values):
             _mark(ax, at, values[at - 1], bool(rises), COLOURS[place % len(COLOURS)])
     if best:
@@ -139,13 +139,13 @@ def _best(booster: Any) -> int:
     return int(found if found is not None else max(0, getattr(booster, "best_iteration", 0) or 0))
 
 
-def _place_of_best(values: Sequence[float], rises: bool | None) -> int:
+def place_of_best(values: Sequence[float], rises: bool | None) -> int:
     if rises is None:
         return 0
     return 1 + int(np.argmax(values) if rises else np.argmin(values))
 
 
-def _rises(metric: str) -> bool | None:
+def greater_is_better(metric: str) -> bool | None:
     """Whether greater is better; None for a metric that pvtree does not know."""
     for objective in ("custom", "cox", "aft", "hinge"):
         try:

@@ -155,7 +155,7 @@ def _stack(ax: Any, layers: Mapping[str, np.ndarray], colours: Mapping[str, str]
 def _mark_audits(ax: Any, estimator: Any, top: float, n_iterations: int) -> None:
     """Triangles above the iterations with an audited tree; none where every tree is proven."""
     per_iteration = estimator.model_.trees_per_iteration
-    audited = np.unique([each.tree // per_iteration for each in estimator.certificates_])
+    audited = np.unique([each.tree // per_iteration for each in estimator.certificates_ or []])
     if 0 < len(audited) < n_iterations:
         ax.plot(audited + 1, np.full(len(audited), 1.06 * top), "v", color=INK, markersize=5, label="audited")
 

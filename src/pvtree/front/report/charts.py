@@ -31,6 +31,7 @@ def number(channel: str, title: str | None, **options: Any) -> Any:
     alt = altair()
     kind = {"x": alt.X, "y": alt.Y}[channel]
     options.setdefault("scale", alt.Scale(zero=False))
+    options.setdefault("axis", alt.Axis(labelOverlap=True, labelSeparation=6))
     return kind(channel, type="quantitative", title=title, **options)
 
 
@@ -115,24 +116,30 @@ def stacked_bars(bars: Sequence[tuple[int, float, str]], titles: tuple[str, str]
     ).properties(height=HEIGHT)
 
 
-def histogram(
-    edges: Sequence[float],
-    counts: Sequence[float],
-    title: str,
-    height: int = HEIGHT,
-    span: tuple[float, float] | None = None,
-) -> Any:
-    """Bars between the edges; without a title also without axes, to stand below another chart."""
+def histogram(edges: Sequence[float], counts: Sequence[float], title: str) -> Any:
+    """Bars between the edges."""
     alt = altair()
-    scale = alt.Scale(zero=False) if span is None else alt.Scale(domain=list(span), nice=False)
-    axis = alt.Axis() if title else None
     chart = records(x=edges[:-1], until=edges[1:], y=counts).mark_bar(color=COLOURS[0])
     return chart.encode(
-        x=number("x", title or None, bin="binned", scale=scale, axis=axis),
+        x=number("x", title, bin="binned"),
         x2="until:Q",
-        y=alt.Y("y", type="quantitative", title="rows" if title else None, axis=axis),
+        y=alt.Y("y", type="quantitative", title="rows"),
         tooltip=tips(x="from", until="to", y="rows"),
-    ).properties(height=height)
+    ).properties(height=HEIGHT)
+
+
+def with_distribution(chart: Any, edges: Sequence[float], counts: Sequence[float], title: str) -> Any:
+    """The chart with grey bars at its foot, in its lowest fifth, that show where the values of x lie."""
+    alt = altair()
+    bars = records(x=edges[:-1], until=edges[1:], y=counts).mark_rect(color="#888888", opacity=0.4)
+    foot = bars.encode(
+        x=number("x", title),
+        x2="until:Q",
+        y=alt.Y("y", type="quantitative", scale=alt.Scale(domain=[0, 5 * max(counts)]), axis=None),
+        y2=alt.Y2Datum(0),
+        tooltip=tips(x="from", until="to", y="rows"),
+    )
+    return alt.layer(foot, chart).resolve_scale(y="independent")
 
 
 def points(x: Sequence[float], y: Sequence[float], titles: tuple[str, str], size: int = 18) -> Any:

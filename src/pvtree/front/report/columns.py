@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 
 from pvtree.front.curves import partial_dependence
-from pvtree.front.report.charts import bar_chart, histogram, line_chart, points
+from pvtree.front.report.charts import bar_chart, line_chart, points, with_distribution
 from pvtree.front.report.page import Section
 from pvtree.front.report.subject import Subject
 
@@ -101,23 +101,27 @@ def add_dependence(found: Section, subject: Subject, features: list[int]) -> Non
     """The mean prediction if a column had a given value in all rows, with the column's distribution below."""
     found.heading("Partial dependence")
     what = f"mean probability of {subject.classes[-1]}" if subject.task == "classes" else "mean prediction"
-    found.pieces.append('<div class="pair">')
-    for feature in features:
-        labels = subject.model.categories.get(feature)
-        n_points = N_GRID if labels is None else N_CATEGORIES
-        found_curve = partial_dependence(subject.predict_rows, subject.sample, feature, labels, n_points)
-        if found_curve is None:
-            continue
-        name, (grid, mean, names, edges, counts) = subject.names[feature], found_curve
-        if names is not None:
-            order = np.argsort(-mean, kind="stable").tolist()
-            found.chart(bar_chart([names[i] for i in order], mean[order].tolist(), what), name)
-            continue
-        span = (float(grid[0]), float(grid[-1])) if len(grid) > 1 else None
-        titles, x, values = (name, what), grid.tolist(), mean.tolist()
-        drawn = points(x, values, titles) if span is None else line_chart(x, values, titles, span=span)
-        found.chart(drawn.properties(height=160), name, histogram(edges.tolist(), counts.tolist(), "", 40, span))
-    found.pieces.append("</div>")
+    found.text("The mean prediction if a column had a given value in all rows. Grey bars show where the rows lie.")
+    with found.side_by_side():
+        for feature in features:
+            add_dependence_on(found, subject, feature, what)
+
+
+def add_dependence_on(found: Section, subject: Subject, feature: int, what: str) -> None:
+    labels = subject.model.categories.get(feature)
+    n_points = N_GRID if labels is None else N_CATEGORIES
+    found_curve = partial_dependence(subject.predict_rows, subject.sample, feature, labels, n_points)
+    if found_curve is None:
+        return
+    name, (grid, mean, names, edges, counts) = subject.names[feature], found_curve
+    if names is not None:
+        order = np.argsort(-mean, kind="stable").tolist()
+        found.chart(bar_chart([names[i] for i in order], mean[order].tolist(), what), name)
+        return
+    span = (float(grid[0]), float(grid[-1])) if len(grid) > 1 else None
+    titles, x, values = (name, what), grid.tolist(), mean.tolist()
+    drawn = points(x, values, titles) if span is None else line_chart(x, values, titles, span=span)
+    found.chart(with_distribution(drawn.properties(height=190), edges.tolist(), counts.tolist(), name), name)
 
 
 def strongest_pairs(subject: Subject) -> list[tuple[tuple[int, int], float]]:

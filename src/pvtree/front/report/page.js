@@ -45,21 +45,26 @@ function trees() {
     parent.append(made);
     return made;
   };
-  const fitted = (text) => (text.length > 27 ? `${text.slice(0, 26)}…` : text);
+  const fitted = (text) => {
+    // Names may be cut, thresholds may not.
+    const sign = text.lastIndexOf(" <= "), end = sign < 0 || text.length - sign > 17 ? "" : text.slice(sign);
+    return text.length > 27 ? `${text.slice(0, 26 - end.length)}…${end}` : text;
+  };
   const draw = () => {
     const nodes = data[choice.value].nodes;
     view.replaceChildren();
     const lines = element(view, "g", {}), boxes = element(view, "g", {});
-    let next = 0;
+    let next = 0, deepest = 0;
     const place = (index, depth) => {
       const [label, detail, left, yes, no] = nodes[index];
       const open = left !== 0 && !folded.has(index);
       const below = open ? [place(left, depth + 1), place(left + 1, depth + 1)] : [];
       const x = open ? (below[0] + below[1]) / 2 : next++ * across;
       const y = depth * down;
+      deepest = Math.max(deepest, y + height);
       below.forEach((to, side) => {
         element(lines, "path", { d: `M${x},${y + height} C${x},${y + down - 12} ${to},${y + height + 12} ${to},${y + down}` });
-        element(lines, "text", { x: (x + to) / 2, y: y + height + 24, "text-anchor": "middle", class: "soft" }, side ? no : yes);
+        element(lines, "text", { x: (x + to) / 2, y: y + height + 24, "text-anchor": "middle", class: "soft answer" }, side ? no : yes);
       });
       const kind = left === 0 ? "leaf" : open ? "split" : "split folded";
       const group = element(boxes, "g", { class: kind, transform: `translate(${x - width / 2},${y})`, "data-node": index });
@@ -73,9 +78,10 @@ function trees() {
     const root = place(0, 0);
     if (box === null) {
       // The whole tree, or as much around its root as can be read.
-      const whole = Math.max(4, next) * across;
-      box = whole <= 1600 ? [-across / 2, -12, whole, 0] : [root - 800, -12, 1600, 0];
-      if (next < 4) box[0] = root - whole / 2;
+      const whole = Math.max(4, next) * across, most = Math.max(600, 1.7 * view.clientWidth);
+      box = whole <= most ? [-across / 2, -12, whole, 0] : [root - most / 2, -12, most, 0];
+      if (next < 4 && whole <= most) box[0] = root - whole / 2;
+      view.style.height = `${Math.min(512, Math.max(160, (deepest + 24) * view.clientWidth / box[2]))}px`;
     }
     look();
   };

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from html import escape
@@ -12,6 +13,8 @@ from typing import Any
 
 from pvtree.errors import MissingDependencyError
 from pvtree.model.number_text import shown_number
+
+LONG = 40  # characters of a cell that needs room even on a phone
 
 
 @dataclass
@@ -45,14 +48,20 @@ class Section:
         """``html`` for a part of page.js, which reads ``value`` as the JSON called ``name``."""
         self.pieces += [_json(name, value), html]
 
-    def chart(self, chart: Any, caption: str, *below: Any) -> None:
-        """An altair chart as wide as the page allows, and others right below it."""
-        elements = []
-        for each in (chart, *below):
-            element = f"{self.name}-chart-{len(self.charts) + 1}"
-            self.charts[element] = each.properties(width="container").to_dict()
-            elements.append(f'<div class="chart" id="{element}" role="img" aria-label="{escape(caption)}"></div>')
-        self.pieces.append(f"<figure>{''.join(elements)}<figcaption>{escape(caption)}</figcaption></figure>")
+    def chart(self, chart: Any, caption: str, title: str = "") -> None:
+        """An altair chart as wide as the page allows; ``title`` for one of several that stand side by side."""
+        element = f"{self.name}-chart-{len(self.charts) + 1}"
+        self.charts[element] = chart.properties(width="container").to_dict()
+        drawn = f'<div class="chart" id="{element}" role="img" aria-label="{escape(caption)}"></div>'
+        above = f"<h3>{escape(title)}</h3>" if title else ""
+        self.pieces.append(f"<figure>{above}{drawn}<figcaption>{escape(caption)}</figcaption></figure>")
+
+    @contextmanager
+    def side_by_side(self) -> Iterator[None]:
+        """Charts that are added meanwhile stand side by side where the page is wide enough."""
+        self.pieces.append('<div class="pair">')
+        yield
+        self.pieces.append("</div>")
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]], caption: str = "") -> str:
@@ -110,7 +119,8 @@ def load_package(name: str) -> Any:
 def _cell(value: object) -> str:
     shown = shown_number(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
     is_number = bool(shown) and (shown[0].isdigit() or (shown[0] in "+-" and shown[1:2].isdigit()))
-    return f"<td{' class=number' if is_number else ''}>{escape(shown)}</td>"
+    kind = " class=number" if is_number else " class=long" if len(shown) > LONG else ""
+    return f"<td{kind}>{escape(shown)}</td>"
 
 
 def _json(name: str, value: Any) -> str:

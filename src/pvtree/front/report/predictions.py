@@ -27,8 +27,9 @@ def section(subject: Subject) -> Section | None:
         return None
     found = Section("predictions", "Predictions")
     if subject.task == "classes" and len(subject.classes) == 2:
-        add_curves(found, subject)
-        add_calibration(found, subject)
+        with found.side_by_side():
+            add_curves(found, subject)
+            add_calibration(found, subject)
         add_threshold(found, subject)
     elif subject.task == "classes":
         add_confusion(found, subject)
@@ -55,12 +56,10 @@ def add_curves(found: Section, subject: Subject) -> None:
     share = float(np.average(rows.y, weights=rows.weight))
     names, at = ("false positive rate", "true positive rate"), thinned(len(false))
     chart = line_chart(false[at].tolist(), true[at].tolist(), names) + diagonal(names)
-    found.heading("ROC")
-    found.chart(chart, "The dotted line is a guess.")
+    found.chart(chart, "The dotted line is a guess.", "ROC")
     names, at = ("recall", "precision"), thinned(len(recall))
     chart = line_chart(recall[at].tolist(), precision[at].tolist(), names) + horizontal(share, names[1])
-    found.heading("Precision and recall")
-    found.chart(chart, "The dotted line is the share of positives.")
+    found.chart(chart, "The dotted line is the share of positives.", "Precision and recall")
 
 
 def add_calibration(found: Section, subject: Subject) -> None:
@@ -70,10 +69,10 @@ def add_calibration(found: Section, subject: Subject) -> None:
     groups = calibration(subject.predicted[:, 1], rows.y, rows.weight, N_CALIBRATION)
     x, y = groups.predicted.tolist(), groups.share.tolist()
     names = "predicted probability", "share that is " + subject.classes[1]
-    found.heading("Calibration")
     found.chart(
         line_chart(x, y, names) + points(x, y, names, 60) + diagonal(names),
         f"{len(x)} groups of equally many rows; on the dotted line, probabilities are right.",
+        "Calibration",
     )
 
 

@@ -36,7 +36,7 @@ def section(subject: Subject) -> Section:
     if estimator.best_iteration_:
         facts.append(("Best iteration", estimator.best_iteration_))
     if estimator.timings_:
-        facts += [(f"Seconds of {step}", f"{seconds:.2f}") for step, seconds in estimator.timings_.items()]
+        facts.append(("Time", ", ".join(f"{seconds:.2f} s {step}" for step, seconds in estimator.timings_.items())))
     facts += how(estimator)
     facts += [
         ("Versions", f"pvtree {version('pvtree')}, Python {platform.python_version()}"),

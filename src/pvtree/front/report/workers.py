@@ -66,8 +66,8 @@ def add_votes(found: Section, votes: Sequence[Any], trees_per_iteration: int) ->
         shares = 100 * counts / max(1.0, counts.sum())
         bars += [(first + 1, round(float(share), 2), word) for share, word in zip(shares, VOTES, strict=True)]
     chart = stacked_bars(bars, ("iteration", "% of splits"))
-    found.heading("Votes for the columns that were split by")
-    found.chart(chart, "How many workers named the winner's column.")
+    found.heading("Votes for the columns that won")
+    found.chart(chart, "The share of splits whose column was on all ballots, on at least half of them, or on fewer.")
 
 
 def add_proofs(found: Section, certificates: Sequence[Certificate]) -> None:
