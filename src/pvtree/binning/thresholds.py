@@ -185,7 +185,7 @@ def _choose(thresholds: Thresholds, feature: int, values: np.ndarray, rules: Bin
     """Choose one feature's thresholds from its sample, which is overwritten."""
     known = values[: drop_missing(values)]
     known.sort()
-    thresholds.n_bins[feature] = rules.choose(feature, known, thresholds.upper[feature])
+    thresholds.n_bins[feature] = rules.choose(feature, known, len(values) - len(known), thresholds.upper[feature])
 
 
 def _choose_all(
