@@ -34,7 +34,7 @@ def train(
     *,
     early_stopping_rounds: int | None = None,
     evals_result: dict[str, Any] | None = None,
-    verbose_eval: bool | int = False,
+    verbose_eval: bool | int | None = True,
     xgb_model: Any = None,
     callbacks: Any = None,
     custom_metric: Any = None,
@@ -59,9 +59,8 @@ def train(
         Stop when the last metric of the last set has not improved for this many iterations. At least 1.
     evals_result : dict or None, default=None
         Filled with the metrics of every iteration.
-    verbose_eval : bool or int, default=False
-        Print metrics after every iteration; a number n prints them after every n-th. Unlike in XGBoost, the default
-        is False.
+    verbose_eval : bool, int or None, default=True
+        Print the metrics of ``evals`` after every iteration; a number n prints them after every n-th.
     xgb_model : Booster, Model or path or None, default=None
         A model to continue from.
     callbacks : list or None, default=None
