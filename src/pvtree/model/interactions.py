@@ -55,7 +55,7 @@ def path_values(model: Model, X: Any) -> np.ndarray:
         for tree, outputs in _with_outputs(model):
             mean, is_here = _means(tree), {0: np.ones(len(block))}
             out[own, outputs, -1] += mean[0]
-            for node in np.flatnonzero(tree.feature >= 0):
+            for node in np.flatnonzero(tree.feature >= 0).tolist():
                 for child, goes in _children(tree, node, block):
                     is_here[child] = is_here[node] * goes
                     change = is_here[child][:, None] * (mean[child] - mean[node])
