@@ -11,6 +11,7 @@ from numpy.testing import assert_array_equal
 
 import oracle
 from pvtree.binning import thresholds as binning
+from pvtree.binning.bin_rules import BinRules
 from pvtree.binning.binned_rows import BinnedRows
 from pvtree.binning.thresholds import Thresholds, bin_rows, block_starts, choose_own_bins, choose_shared_bins
 from pvtree.comm import Communicator
@@ -113,6 +114,41 @@ def test_a_heavy_value_has_a_bin_of_its_own_and_the_others_share_the_rest() -> N
     mass = np.bincount(bins, minlength=65)[1:]
     others = np.delete(mass, bins[x == 0.0][0] - 1)
     assert thresholds.n_bins[0] == 64 and others.max() <= 20_000 / 64 * 1.1
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32 - 1), st.integers(2, 40), st.integers(1, 12))
+def test_no_bin_has_values_on_both_sides_of_missing_zeros(seed: int, max_bin: int, min_rows: int) -> None:
+    rng = np.random.default_rng(seed)
+    values = rng.normal(rng.normal(), 1.0, 200)
+    known = np.sort(values[np.abs(values) > 0.3])
+    n_below, rules, upper = np.searchsorted(known, 0.0), BinRules(max_bin, min_rows), np.full(256, np.inf)
+    n_bins = rules.choose(0, known, 200 - len(known), upper)
+    assert n_bins <= max_bin
+    assert (np.diff(upper[: n_bins - 1]) > 0).all() and (upper[n_bins - 1 :] == np.inf).all()
+    cuts = np.array([0, *np.searchsorted(known, upper[: n_bins - 1], side="right"), len(known)])
+    assert n_bins == 1 or np.diff(cuts).min() >= min_rows
+    # A bin has both signs only if one of the two halves would be too small.
+    assert n_below in cuts or min(n_below - cuts[cuts < n_below][-1], cuts[cuts > n_below][0] - n_below) < min_rows
+
+
+def test_bins_end_at_zero_only_where_values_are_missing_and_none_is_zero() -> None:
+    known = np.concatenate([np.arange(-7.0, 0.0), np.arange(1.0, 5.0)])  # 11 values, 5 bins: one holds -1 and 1
+    even, around = np.full(256, np.inf), np.full(256, np.inf)
+    assert BinRules(5).choose(0, known, 0, even) == 5
+    assert not ((even >= -1) & (even < 1)).any()
+    assert BinRules(5).choose(0, known, 3, around) == 5
+    assert 0.0 in around
+    for rules, values, n_missing in (
+        (BinRules(5, zero_as_missing=True), np.insert(known, 7, 0.0), 0),
+        (BinRules(5), known, 1),
+    ):
+        again = np.full(256, np.inf)
+        assert rules.choose(0, values, n_missing, again) == 5
+        assert_array_equal(again, around)
+    with_zero = np.full(256, np.inf)
+    BinRules(5).choose(0, np.insert(known, 7, 0.0), 3, with_zero)
+    assert 0.0 not in with_zero
 
 
 def test_infinities_are_ordinary_values() -> None:

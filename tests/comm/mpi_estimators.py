@@ -23,6 +23,7 @@ SHARES = {1: (0, 1), 2: (0, 0.3, 1), 5: (0, 0.1, 0.1, 0.45, 0.9, 1)}  # of the r
 SMALL = {"n_estimators": 4, "num_leaves": 7, "min_child_samples": 5, "max_bin": 63, "verbosity": 0}
 N_ROWS = 240
 N_FAILING = 3  # ranks of which one is late after all those fits
+FORCED = Path(__file__).resolve().parents[1] / "support" / "forced_splits.json"
 OF_PARTITION = ("voting", "svore", "yu")  # models that depend on how rows are spread
 
 
@@ -77,6 +78,22 @@ def make_cases() -> dict[str, Case]:
         "medians": Case(
             GBDTRegressor, {"X": numbers, "y": signal.to_numpy(), "init_score": numbers[:, 0] / 2}, objective="l1"
         ),
+        **make_more_cases(numbers, signal.to_numpy(), queries),
+    }  # fmt: skip
+
+
+def make_more_cases(numbers: np.ndarray, signal: np.ndarray, queries: dict[str, Any]) -> dict[str, Case]:
+    """What ranks must agree on beside splits: leaves' functions, iterations left out, given splits, positions."""
+    values = {"X": numbers, "y": signal}
+    zeros = values | {"X": np.where(np.abs(numbers) < 0.4, 0.0, numbers)}
+    shown = np.concatenate([np.arange(size) % 7 for size in np.unique(queries["qid"], return_counts=True)[1]])
+    return {
+        "linear": Case(GBDTRegressor, values, linear_tree=True, linear_lambda=0.1),
+        "dart of zeros": Case(
+            GBDTRegressor, zeros, boosting_type="dart", zero_as_missing=True, drop_rate=0.7, skip_drop=0.0
+        ),
+        "forced": Case(GBDTRegressor, values, forcedsplits_filename=str(FORCED)),
+        "positions": Case(GBDTRanker, queries | {"position": shown}),
     }  # fmt: skip
 
 

@@ -144,8 +144,7 @@ def test_arguments_of_xgboost_s_predict_are_done_or_refused():
     fine = {"pred_interactions": False, "strict_shape": False, "approx_contribs": False, "training": False}
     np.testing.assert_array_equal(booster.predict(data, **fine, validate_features=True), booster.predict(data))
     for given, sentence in (
-        ({"pred_interactions": True}, "pred_interactions=True is not supported"),
-        ({"approx_contribs": True}, "approx_contribs=True is not supported"),
+        ({"training": "yes"}, "training='yes' is not supported"),
         ({"pred_contrib": True}, r"no argument of Booster\.predict; did you mean pred_contribs\?"),
         ({"num_iteration": 1}, r"num_iteration is no argument of Booster\.predict"),
         ({"raw_score": True}, r"raw_score is no argument of Booster\.predict"),

@@ -88,6 +88,14 @@ def test_the_cases_are_worth_their_time():
         assert 0 < expected("stopping", 1)[0].best_iteration_ < 28
         models = {expected(name, 5)[0].model_.to_json() for name in (*OF_PARTITION, "values")}
         assert len(models) == len(OF_PARTITION) + 1
+        for name, its, without in (
+            ("linear", "values", {}),
+            ("forced", "values", {}),
+            ("dart of zeros", "dart of zeros", {"boosting_type": "gbdt"}),
+            ("dart of zeros", "dart of zeros", {"zero_as_missing": False}),
+            ("positions", "ranking", {}),
+        ):
+            assert cases()[its].fit(options=without).model_.trees != cases()[name].fit().model_.trees
 
 
 # What goes wrong in a script

@@ -132,6 +132,22 @@ def test_lines_of_metrics_are_xgboost_s(period, capsys):
     assert lines[0] == lines[1]
 
 
+@pytest.mark.parametrize("asked", [{}, {"verbose": False}])
+def test_metrics_are_printed_unless_refused(asked, capsys):
+    params = {"objective": "binary:logistic", "max_depth": 2, "nthread": 1}
+    lines = []
+    for kind in (xgb, xgboost):
+        data = kind.DMatrix(X, Y)
+        kind.train(params, data, 3)
+        kind.train(params, data, 3, evals=[(data, "rows")], **{f"{name}_eval": value for name, value in asked.items()})
+        estimator = kind.XGBClassifier(n_estimators=2, max_depth=2, n_jobs=1)
+        estimator.fit(X, Y)
+        estimator.fit(X, Y, eval_set=[(X, Y)], **asked)
+        lines.append([line.partition(":")[0] for line in capsys.readouterr().out.splitlines()])
+    assert lines[0] == lines[1]
+    assert len(lines[0]) == (0 if asked else 5)
+
+
 def test_boosters_of_xgboost_begin_without_trees():
     data = xgb.DMatrix(X, Y)
     params = {"objective": "binary:logistic", "max_depth": 2, "nthread": 1}

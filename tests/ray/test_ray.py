@@ -206,19 +206,27 @@ def test_errors_are_ours_and_named(cluster):
     assert not hasattr(regressor, "model_")
 
 
-def test_strangers_at_every_port_are_refused_and_the_run_does_not_notice(cluster):
+def test_strangers_at_every_port_are_refused_and_the_run_does_not_notice(cluster, tmp_path):
     """Worker 1 is busy, so the gate of worker 0 stays open until strangers have been there."""
+    gone = tmp_path / "gone"
+
+    def nap_until_strangers_are_gone(comm):
+        deadline = time.monotonic() + 60
+        while not gone.exists() and time.monotonic() < deadline:
+            time.sleep(0.1)
+
     with Crew([{"num_cpus": 1}] * 2) as crew:
         usual = listening_ports(crew.places[0].pid)
-        nap = crew._actors[1].work.remote(lambda comm: time.sleep(4), crew._meeting, "nap", 0, 1, 60.0)
+        nap = crew._actors[1].work.remote(nap_until_strangers_are_gone, crew._meeting, "nap", 0, 1, 60.0)
         answers = []
 
         def attack_new_ports():
-            deadline = time.monotonic() + 4
+            deadline = time.monotonic() + 30
             while time.monotonic() < deadline and not (new := listening_ports(crew.places[0].pid) - usual):
                 time.sleep(0.05)
             messages = (b"GET / HTTP/1.1\r\n" * 9, FALSE_RANK)
             answers.extend(len(say(address, message)) for address in new for message in messages)
+            gone.touch()
 
         strangers = threading.Thread(target=attack_new_ports)
         strangers.start()

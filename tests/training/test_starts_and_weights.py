@@ -100,7 +100,9 @@ def test_forms_of_scores():
 
 def test_scores_that_do_not_fit():
     X, y, score = make_rows()
-    with pytest.raises(InvalidDataError, match=re.escape("init_score has 2 score(s) per row, but the model has 1")):
+    with pytest.raises(
+        InvalidDataError, match=re.escape("init_score (base_margin) has 2 score(s) per row, but the model has 1")
+    ):
         GBDTRegressor(**SMALL).fit(X, y, init_score=np.column_stack([score, score]))
     with pytest.raises(InvalidParameterError, match="forest"):
         RandomForestRegressor(n_estimators=1).fit(X, y, init_score=score)

@@ -117,3 +117,15 @@ def test_a_training_goes_on_with_the_same_meaning(tmp_path):
     assert GBDTRegressor(**none, zero_as_missing=True).fit(X, y).model_ == GBDTRegressor(**none).fit(X, y).model_
     counts = [Dataset(X, params={"zero_as_missing": zero}).feature_num_bin(0) for zero in (True, False)]
     assert counts[0] == counts[1] - 1  # 0 and NaN share a bin
+
+
+def test_sparse_rows_have_the_bins_of_dense_ones():
+    X = np.random.default_rng(1).normal([0.0, 0.2, -0.3], size=(300, 3))
+    X[np.abs(X) < 0.4] = 0.0
+    filled = np.where(X == 0.0, np.nan, X)
+    y = np.sign(X[:, 0]) + np.sign(X[:, 1]) + X[:, 2]
+    model = GBDTRegressor(**ZEROS).fit(X, y)
+    ends = np.concatenate([tree.threshold[tree.feature >= 0] for tree in model.model_.trees])
+    assert (np.abs(ends) < 0.4).any()  # no bin holds numbers on both sides of the gap
+    for rows, params in ((csr_array(X), ZEROS), (csr_array(filled), SMALL), (filled, SMALL)):
+        assert trees(GBDTRegressor(**params).fit(rows, y)) == trees(model)

@@ -12,6 +12,7 @@ import numpy as np
 
 from pvtree.as_xgboost.config import described
 from pvtree.as_xgboost.dumps import dumps, importances, mapped, table
+from pvtree.as_xgboost.explanations import explained
 from pvtree.as_xgboost.family import FAMILY, numbers_of
 from pvtree.as_xgboost.matrix import DMatrix
 from pvtree.as_xgboost.results import METRIC_NAMES, as_margin, trees_of
@@ -92,6 +93,8 @@ class Booster(LightGBMBooster):
         output_margin: bool = False,
         pred_leaf: bool = False,
         pred_contribs: bool = False,
+        approx_contribs: bool = False,
+        pred_interactions: bool = False,
         iteration_range: tuple[int, int] = (0, 0),
         strict_shape: bool = False,
         **others: Any,
@@ -108,33 +111,36 @@ class Booster(LightGBMBooster):
             Predict the number of the row's leaf in each tree.
         pred_contribs : bool, default=False
             Predict SHAP values.
+        approx_contribs : bool, default=False
+            With ``pred_contribs``, predict how the expected score changes at the splits on each row's way instead.
+        pred_interactions : bool, default=False
+            Predict SHAP interaction values, (n, n_features + 1, n_features + 1); their rows sum to SHAP values.
         iteration_range : (int, int), default=(0, 0)
             The first iteration to use and the one to stop before; (0, 0) for all.
         strict_shape : bool, default=False
             Always return an axis for the outputs: (n, n_outputs) of scores, (n, n_outputs, n_features + 1) of SHAP
-            values, (n, n_iterations, n_outputs, trees) of leaves.
+            values, (n, n_iterations, n_outputs, trees) of leaves. Without it, one output has no axis of SHAP values.
         **others
             XGBoost's other arguments, if they ask for what pvtree does anyway.
         """
         check_others(others, OF_XGBOOST, Booster.predict)
-        kind = {"raw_score": output_margin, "pred_leaf": pred_leaf, "pred_contrib": pred_contribs}
         if others.get("validate_features", True):
             self._check_names(data)
         model = trees_of(self.model_, *iteration_range)
+        if pred_contribs or pred_interactions:
+            return explained(model, data, approx_contribs, pred_interactions, strict_shape)
         margin = data.init_score if isinstance(data, Dataset) else None
-        if margin is None or pred_leaf or pred_contribs:
+        if margin is None or pred_leaf:
+            kind = {"raw_score": output_margin, "pred_leaf": pred_leaf, "pred_contrib": False}
             predicted = as_dense(self._predict(model, data, {}, PredictOptions(), **kind))
         else:
             predicted = self._from_margin(model, data, as_margin(margin, data.num_data()), output_margin)
-        gives_classes = self.params.get("objective") == "multi:softmax"
-        if gives_classes and not (output_margin or pred_leaf or pred_contribs):
+        if self.params.get("objective") == "multi:softmax" and not (output_margin or pred_leaf):
             predicted = predicted.argmax(axis=1).astype(np.float32)
         if not strict_shape:
             return predicted
         if pred_leaf:
             return predicted.reshape(len(predicted), model.n_iterations, model.n_outputs, -1)
-        if pred_contribs:
-            return predicted.reshape(len(predicted), model.n_outputs, -1)
         return predicted.reshape(len(predicted), -1)
 
     def _check_names(self, data: Any) -> None:

@@ -65,6 +65,8 @@ class EarlyStopping(TrainingCallback):
         save_best: bool | None = False,
         min_delta: float = 0.0,
     ) -> None:
+        if min_delta < 0:
+            raise InvalidParameterError(f"min_delta must be at least 0, got {min_delta}.")
         self.rounds, self.metric_name, self.data_name = rounds, metric_name, data_name
         self.maximize, self.save_best, self.min_delta = maximize, save_best, min_delta
         self.stopping_history: EvalsLog = {}
@@ -183,7 +185,7 @@ class TrainingCheckPoint(TrainingCallback):
     directory : path
         The folder of the files.
     name : str, default="model"
-        Files are called name_0.ubj, name_100.ubj, ...
+        Files are called name_100.ubj, name_200.ubj, ...; the first iteration has none.
     as_pickle : bool, default=False
         Pickle the Booster instead.
     interval : int, default=100
@@ -196,7 +198,7 @@ class TrainingCheckPoint(TrainingCallback):
         self.directory, self.name, self.as_pickle, self.interval = directory, name, as_pickle, max(1, interval)
 
     def after_iteration(self, model: Any, epoch: int, evals_log: EvalsLog) -> bool:
-        if epoch % self.interval == 0:
+        if epoch and epoch % self.interval == 0:
             stem = Path(self.directory) / f"{self.name}_{epoch}"
             booster = model.current()
             if self.as_pickle:

@@ -115,7 +115,7 @@ class AsXGBoost:
         sample_weight: Any = None,
         base_margin: Any = None,
         eval_set: Any = None,
-        verbose: Any = False,
+        verbose: Any = True,
         xgb_model: Any = None,
         sample_weight_eval_set: Any = None,
         base_margin_eval_set: Any = None,
@@ -132,8 +132,8 @@ class AsXGBoost:
             The raw score that boosting starts from in each row.
         eval_set : list of (X, y) or None, default=None
             Sets to evaluate after each iteration.
-        verbose : bool or int, default=False
-            Print metrics after every iteration; a number n prints them after every n-th.
+        verbose : bool or int, default=True
+            Print the metrics of ``eval_set`` after every iteration; a number n prints them after every n-th.
         xgb_model : estimator, Booster, Model or path or None, default=None
             A model to continue from.
         sample_weight_eval_set, base_margin_eval_set : list or None, default=None
@@ -159,7 +159,7 @@ class AsXGBoost:
             self._with_missing(_framed(X)),
             eval_set and [(self._with_missing(_framed(each)), target) for each, target in set_pairs(eval_set)],
         )
-        callbacks = self._all_callbacks(callbacks, verbose, arguments.pop("early_stopping_rounds", None))
+        callbacks = self._all_callbacks(callbacks, eval_set and verbose, arguments.pop("early_stopping_rounds", None))
         super().fit(  # type: ignore[misc]
             X, y, sample_weight, eval_set=eval_set, callbacks=self._adapted(callbacks), **arguments
         )

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from pvtree.as_xgboost.matrix_checks import check_feature_weights, check_label, check_rows, check_weight
 from pvtree.errors import InvalidDataError, InvalidParameterError
 from pvtree.front.functional import Dataset
 from pvtree.front.functional.dataset import row_numbers
@@ -59,6 +60,8 @@ class DMatrix(Dataset):
         No effect.
     label_lower_bound, label_upper_bound : array-like or None, default=None
         The bounds of the times of survival:aft, in place of the label; numpy.inf is an upper bound too.
+    feature_weights : array-like or None, default=None
+        Chances of the columns to be drawn. Training refuses them if it draws columns; otherwise they have no effect.
     """
 
     def __init__(
@@ -78,7 +81,10 @@ class DMatrix(Dataset):
         nthread: int | None = None,
         label_lower_bound: Any = None,
         label_upper_bound: Any = None,
+        feature_weights: Any = None,
     ) -> None:
+        check_label(label)
+        check_weight(weight)
         if label_lower_bound is not None and label_upper_bound is not None:
             label = np.column_stack([np.asarray(label_lower_bound), np.asarray(label_upper_bound)])
         if isinstance(data, DataIter):
@@ -88,6 +94,8 @@ class DMatrix(Dataset):
             qid, base_margin = gathered.get("qid", qid), gathered.get("base_margin", base_margin)
         if isinstance(data, str | os.PathLike):
             data = os.fspath(data).partition("?")[0]
+        data = without(data, missing)
+        check_rows(data)
         names = "auto" if feature_names is None else list(feature_names)
         if isinstance(names, list) and getattr(data, "shape", (0, len(names)))[1:] != (len(names),):
             raise InvalidDataError(
@@ -99,9 +107,12 @@ class DMatrix(Dataset):
         if feature_types is not None:
             marked = [j for j, kind in enumerate(feature_types) if kind in ("c", "categorical")]
             categorical = marked or "auto"  # type: ignore[assignment]
-        super().__init__(without(data, missing), label, None, weight, group, base_margin, names, categorical, qid=qid)
+        super().__init__(data, label, None, weight, group, base_margin, names, categorical, qid=qid)
         self._types: list[str] | None = None
         self.feature_types = feature_types
+        self.feature_weights: np.ndarray | None = None
+        if feature_weights is not None:
+            self.set_info(feature_weights=feature_weights)
         self._spread_weights()
 
     @property
@@ -194,11 +205,11 @@ class DMatrix(Dataset):
         part = self._part(row_numbers(rindex, self.num_data()))
         made = DMatrix.__new__(type(self) if type(self) is DMatrix else DMatrix)
         made.__dict__.update(part.__dict__)
-        made._types = self._types
+        made._types, made.feature_weights = self._types, self.feature_weights
         return made
 
     def set_info(self, **info: Any) -> None:
-        """Set label, weight, group, qid, base_margin, feature_names or feature_types."""
+        """Set label, weight, group, qid, base_margin, feature_names, feature_types or feature_weights."""
         for name, value in info.items():
             if value is None:
                 continue
@@ -206,12 +217,22 @@ class DMatrix(Dataset):
                 self.qid, self.group = value, None
             elif name in ("feature_names", "feature_types"):
                 setattr(self, name, value)
+            elif name == "feature_weights":
+                self.feature_weights = check_feature_weights(value, self.num_feature())
+            elif name == "base_margin":
+                self.set_base_margin(value)
             else:
-                self.set_field("init_score" if name == "base_margin" else name, value)
+                (check_label if name == "label" else check_weight)(value if name in ("label", "weight") else None)
+                self.set_field(name, value)
         self._spread_weights()
 
     def set_base_margin(self, margin: Any) -> Self:
-        return self.set_init_score(margin)
+        """Set the raw scores that boosting starts from, (n,) or (n, n_outputs)."""
+        if np.ndim(margin) > 2 or self.num_data() not in (len(margin), np.size(margin)):
+            raise InvalidDataError(
+                f"base_margin must have a score for each of {self.num_data()} rows, got shape {np.shape(margin)}."
+            )
+        return self.set_init_score(np.reshape(margin, -1) if len(margin) != self.num_data() else margin)
 
     def get_base_margin(self) -> Any:
         margin = self.get_init_score()
@@ -228,7 +249,9 @@ class DMatrix(Dataset):
         return np.empty(0, np.float32) if weight is None else weight
 
     def get_float_info(self, field: str) -> np.ndarray:
-        """label, weight or base_margin."""
+        """label, weight, base_margin or feature_weights."""
+        if field == "feature_weights":
+            return np.empty(0, np.float32) if self.feature_weights is None else self.feature_weights
         return {"label": self.get_label, "weight": self.get_weight, "base_margin": self.get_base_margin}[field]()
 
     def get_uint_info(self, field: str) -> np.ndarray:
@@ -239,6 +262,10 @@ class DMatrix(Dataset):
         return np.empty(0, np.uint32) if bounds is None else bounds.astype(np.uint32)
 
     def set_float_info(self, field: str, data: Any) -> None:
+        self.set_info(**{field: data})
+
+    def set_uint_info(self, field: str, data: Any) -> None:
+        """Set group, the sizes of the queries, or qid."""
         self.set_info(**{field: data})
 
 

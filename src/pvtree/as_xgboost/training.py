@@ -19,6 +19,7 @@ from pvtree.as_xgboost.estimators import XGBRegressor
 from pvtree.as_xgboost.family import FAMILY, numbers_of, warn_of_method
 from pvtree.as_xgboost.matrix import DMatrix
 from pvtree.as_xgboost.results import best_iteration, last_score, names_of, renamed
+from pvtree.errors import InvalidParameterError
 from pvtree.front.functional import Dataset
 from pvtree.front.functional.booster_steps import empty_model
 from pvtree.front.functional.cross_validation import make_folds, mean_of_folds, run_callbacks, train_fold
@@ -34,7 +35,7 @@ def train(
     *,
     early_stopping_rounds: int | None = None,
     evals_result: dict[str, Any] | None = None,
-    verbose_eval: bool | int = False,
+    verbose_eval: bool | int | None = True,
     xgb_model: Any = None,
     callbacks: Any = None,
     custom_metric: Any = None,
@@ -59,11 +60,10 @@ def train(
         Stop when the last metric of the last set has not improved for this many iterations. At least 1.
     evals_result : dict or None, default=None
         Filled with the metrics of every iteration.
-    verbose_eval : bool or int, default=False
-        Print metrics after every iteration; a number n prints them after every n-th. Unlike in XGBoost, the default
-        is False.
-    xgb_model : Booster, Model or path or None, default=None
-        A model to continue from.
+    verbose_eval : bool, int or None, default=True
+        Print the metrics of ``evals`` after every iteration; a number n prints them after every n-th.
+    xgb_model : Booster, Model, path, bytes or None, default=None
+        A model to continue from; bytes are those of ``Booster.save_raw``.
     callbacks : list or None, default=None
         Objects of ``as_xgboost.callback``, or callbacks as in ``pvtree.train``.
     custom_metric : callable or None, default=None
@@ -80,6 +80,9 @@ def train(
         empty.model_ = empty_model({"objective": "regression", **values}, dtrain, FAMILY)
         return empty
     parsed = read_params(values, FAMILY, n_estimators=num_boost_round, early_stopping_rounds=early_stopping_rounds)
+    _check_draws(dtrain, parsed.estimator)
+    if isinstance(xgb_model, bytes | bytearray):
+        xgb_model = Booster(model_file=xgb_model)
     if parsed.metrics is None and parsed.task == "regression":
         parsed = replace(parsed, metrics=[XGBRegressor._default_metric])
     if verbose_eval and evals:
@@ -105,6 +108,17 @@ def train(
     for each in theirs:
         booster = each.after_training(booster)
     return booster
+
+
+def _check_draws(rows: Dataset, estimator: Any) -> None:
+    """Raise if columns are drawn and have chances of their own."""
+    drawn = [
+        name
+        for name in ("colsample_bytree", "colsample_bylevel", "colsample_bynode")
+        if getattr(estimator, name) not in (None, 1)
+    ]
+    if drawn and getattr(rows, "feature_weights", None) is not None:
+        raise InvalidParameterError(f"feature_weights are not supported with {drawn[0]}; leave out one of them.")
 
 
 def _rows_of(rows: Dataset, numbers: Any) -> Dataset:

@@ -61,7 +61,7 @@ def choose_from_stored(
             known.sort()
             feature = int(features[c])
             thresholds.n_bins[feature] = rules.choose_sparse(
-                feature, known, n_rows - len(values), thresholds.upper[feature]
+                feature, known, len(values) - len(known), n_rows - len(values), thresholds.upper[feature]
             )
 
     work = sum(len(sample.values) for sample in samples) + len(features)

@@ -146,8 +146,8 @@ def first_scores(init_score: np.ndarray, n_rows: int, own: np.ndarray | None = N
         return scores
     if own.shape[1] != len(init_score):
         raise InvalidDataError(
-            f"init_score has {own.shape[1]} score(s) per row, but the model has {len(init_score)}; give one column for "
-            "each output."
+            f"init_score (base_margin) has {own.shape[1]} score(s) per row, but the model has {len(init_score)}; give "
+            "one column for each output."
         )
     return np.ascontiguousarray(scores + own.T)
 

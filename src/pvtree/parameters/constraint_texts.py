@@ -24,8 +24,10 @@ def signs_of(text: str) -> list[int] | dict[Column, int]:
 
 
 def sets_of(text: str) -> list[list[Column]]:
-    """Parse ``0,1;2,3`` or ``[0,1],[2,3]`` or ``[["age", "income"], ["height"]]``; raise ValueError otherwise."""
+    """Parse ``0,1;2,3``, ``[0,1],[2,3]``, ``[["age", "income"], ["height"]]`` or ``[]``; raise ValueError otherwise."""
     inner = text.strip()
+    if re.fullmatch(r"\[\s*\]", inner):
+        return []
     if re.fullmatch(rf"\[\s*{_SETS}\s*\]", inner):
         inner = inner[1:-1].strip()
     if "[" not in inner:

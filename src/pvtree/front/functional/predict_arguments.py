@@ -13,8 +13,6 @@ _SWITCH = (True, False)
 ANY: tuple[Any, ...] = ()
 # By name: the values that ask for what pvtree does anyway.
 OF_XGBOOST: dict[str, tuple[Any, ...]] = {
-    "approx_contribs": (False,),
-    "pred_interactions": (False,),
     "training": _SWITCH,
     "validate_features": _SWITCH,
 }

@@ -196,7 +196,7 @@ def run(
         _check_labels(parsed, label)
     names = [valid_names] if isinstance(valid_names, str) else valid_names
     _check_names(names)
-    given: dict[str, Any] = {"sample_weight": train_set.weight, **fit_arguments}
+    given: dict[str, Any] = {"sample_weight": train_set.weight, "verbose": False, **fit_arguments}
     if train_set.init_score is not None:
         given["init_score"] = train_set.init_score
     if not isinstance(train_set.given_names, str):
