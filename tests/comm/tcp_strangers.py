@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from struct import pack
 
@@ -15,25 +15,45 @@ from pvtree.comm.tcp_greeting import CHALLENGE, GREETING, MAGIC
 
 def say(address, *messages, reads=True):
     """What a gate answers to these bytes until it hangs up."""
-    heard = b""
     with socket.create_connection(address, timeout=20) as sock:
-        try:
+        with suppress(OSError):  # it has hung up in the middle of a message
             for message in messages:
                 sock.sendall(message)
-            while reads and (part := sock.recv(1000)):
-                heard += part
-        except OSError:
-            pass  # it has hung up in the middle of a message
+        return hear(sock) if reads else b""
+
+
+def hear(sock):
+    heard = b""
+    with suppress(OSError):
+        while part := sock.recv(1000):
+            heard += part
     return heard
+
+
+GARBAGE = np.random.default_rng(0).bytes(100_000)
+FALSE_RANK = GREETING.pack(MAGIC, 2, bytes(32), bytes(32))
+ANNOUNCED = tcp_line.FRAME_HEAD.pack(tcp_line.LETTER, 2_000_000_000) + bytes(GREETING.size)
 
 
 def attack(address, recorded):
     """Garbage, a false rank, a greeting that was sent before, 2 GB announced: each gets a challenge and no more."""
-    garbage = np.random.default_rng(0).bytes(100_000)
-    false_rank = GREETING.pack(MAGIC, 2, bytes(32), bytes(32))
-    announced = tcp_line.FRAME_HEAD.pack(tcp_line.LETTER, 2_000_000_000) + bytes(GREETING.size)
-    for message in (garbage, false_rank, announced, pack("<I", 2**31) * 1000, *recorded):
+    for message in (GARBAGE, FALSE_RANK, ANNOUNCED, pack("<I", 2**31) * 1000, *recorded):
         assert len(say(address, message)) == CHALLENGE.size
+
+
+def attack_together(addresses, arrived):
+    """The same without recorded greetings, all at once: gates answer when all workers have come.
+
+    Calls ``arrived`` when strangers stand at every gate; returns how many bytes each of them was told.
+    """
+    with ExitStack() as stack:
+        sockets = []
+        for address in addresses:
+            for message in (GARBAGE[:1000], FALSE_RANK, ANNOUNCED):
+                sockets.append(stack.enter_context(socket.create_connection(address, timeout=60)))
+                sockets[-1].sendall(message)
+        arrived()
+        return [len(hear(sock)) for sock in sockets]
 
 
 def listening_ports(pid: int) -> set[tuple[str, int]]:

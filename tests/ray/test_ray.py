@@ -22,7 +22,7 @@ from accidents import Kill, last_victim
 from conformance import Conformance
 from pvtree.comm import local
 from pvtree.comm.ray import Crew
-from pvtree.comm.tcp_greeting import CHALLENGE, GREETING, MAGIC
+from pvtree.comm.tcp_greeting import CHALLENGE
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError, PeerFailedError, WorkerTimeoutError
 from pvtree.front.estimators import on_ray
 from pvtree.front.estimators.eval_arguments import EvalArguments
@@ -30,12 +30,11 @@ from pvtree.front.estimators.fit_options import FitOptions
 from pvtree.reading import ray_data
 from pvtree.reading.training_rows import GivenRows
 from pvtree.training.checkpoint_file import Checkpoint
-from tcp_strangers import listening_ports, say
+from tcp_strangers import attack_together, listening_ports
 
 pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("ignore::pvtree.SkewWarning")]
 SMALL = {"n_estimators": 4, "num_leaves": 7, "min_child_samples": 5, "random_state": 3}
 NAMES = ["a", "b", "c", "d"]
-FALSE_RANK = GREETING.pack(MAGIC, 1, bytes(32), bytes(32))
 N_KILLS = int(os.environ.get("PVTREE_KILLS", 2))
 ENDS_WITHIN = 10.0  # seconds, after a worker was lost
 
@@ -207,26 +206,24 @@ def test_errors_are_ours_and_named(cluster):
 
 
 def test_strangers_at_every_port_are_refused_and_the_run_does_not_notice(cluster, tmp_path):
-    """Worker 1 is busy, so the gate of worker 0 stays open until strangers have been there."""
-    gone = tmp_path / "gone"
+    """Worker 1 is busy, so the gate of worker 0 stays open until strangers are there. It answers when all have come."""
+    here = tmp_path / "here"
 
-    def nap_until_strangers_are_gone(comm):
+    def nap_until_strangers_are_here(comm):
         deadline = time.monotonic() + 60
-        while not gone.exists() and time.monotonic() < deadline:
+        while not here.exists() and time.monotonic() < deadline:
             time.sleep(0.1)
 
     with Crew([{"num_cpus": 1}] * 2) as crew:
         usual = listening_ports(crew.places[0].pid)
-        nap = crew._actors[1].work.remote(nap_until_strangers_are_gone, crew._meeting, "nap", 0, 1, 60.0)
+        nap = crew._actors[1].work.remote(nap_until_strangers_are_here, crew._meeting, "nap", 0, 1, 60.0)
         answers = []
 
         def attack_new_ports():
             deadline = time.monotonic() + 30
             while time.monotonic() < deadline and not (new := listening_ports(crew.places[0].pid) - usual):
                 time.sleep(0.05)
-            messages = (b"GET / HTTP/1.1\r\n" * 9, FALSE_RANK)
-            answers.extend(len(say(address, message)) for address in new for message in messages)
-            gone.touch()
+            answers.extend(attack_together(new, here.touch))
 
         strangers = threading.Thread(target=attack_new_ports)
         strangers.start()
@@ -234,4 +231,4 @@ def test_strangers_at_every_port_are_refused_and_the_run_does_not_notice(cluster
         strangers.join()
         ray.get(nap)
     assert sums == [[3], [3]]
-    assert answers == [CHALLENGE.size] * 2  # each gets a challenge and no more
+    assert answers == [CHALLENGE.size] * 3  # each gets a challenge and no more

@@ -22,10 +22,11 @@ from accidents import Kill, executor, last_victim
 from page_lines import ROOT, first_lines, run_program
 from pvtree import spark as pvtree_spark
 from pvtree.comm import local, tcp
+from pvtree.comm.tcp_greeting import CHALLENGE
 from pvtree.engines.spark.training import explained
 from pvtree.errors import InvalidDataError, InvalidParameterError, InvalidTypeError, PeerFailedError
 from spark_rows import as_frame, make_rows
-from tcp_strangers import attack, listening_ports
+from tcp_strangers import attack_together, listening_ports
 
 pytestmark = pytest.mark.spark
 SMALL = {"n_estimators": 4, "num_leaves": 7, "min_child_samples": 5, "random_state": 3}
@@ -180,36 +181,38 @@ def test_errors_are_ours_and_named(spark):
 
 
 def test_strangers_at_every_port_are_refused_and_the_tasks_do_not_notice(spark, tmp_path):
-    """Task 1 comes late: until then strangers are alone with the others."""
-    folder = tmp_path
+    """Task 1 comes late: until then strangers are alone with the others. They get a challenge and no more."""
+    folder, here = tmp_path, tmp_path / "here"
+
+    def wait_until(is_so):
+        deadline = time.monotonic() + 60
+        while not (found := is_so()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return found
 
     def work(_):
         context = BarrierTaskContext.get()
         rank = context.partitionId()
+        (folder / f"{rank} {os.getpid()}").touch()
         if rank == 1:
-            time.sleep(4.0)  # the gates of the others stay open
-        else:
-            (folder / f"{rank}.pid").write_text(str(os.getpid()))
+            wait_until(here.exists)
         with tcp.connect(tcp.Engine(rank, 3, context.allGather), host="127.0.0.1", timeout=60) as comm:
             return [comm.allreduce(np.array([comm.rank + 1]), "rows").tolist()]
 
-    attacked: list[tuple[str, int]] = []
+    def ports_of(rank):
+        return [port for path in folder.glob(f"{rank} *") for port in listening_ports(int(path.name.split()[1]))]
 
-    def attack_every_port():
-        deadline = time.monotonic() + 60
-        while len(attacked) < 2 and time.monotonic() < deadline:
-            for path in folder.glob("*.pid"):
-                for address in listening_ports(int(path.read_text() or os.getpid())) - set(attacked):
-                    attack(address, [])
-                    attacked.append(address)
-            time.sleep(0.05)
+    def attack_both():
+        wait_until(lambda: ports_of(0) and ports_of(2))
+        answers.extend(attack_together([*ports_of(0), *ports_of(2)], here.touch))
 
-    strangers = threading.Thread(target=attack_every_port)
+    answers: list[int] = []
+    strangers = threading.Thread(target=attack_both)
     strangers.start()
     sums = spark.sparkContext.parallelize(range(3), 3).barrier().mapPartitions(work).collect()
     strangers.join()
     assert sums == [[6]] * 3
-    assert len(attacked) == 2
+    assert answers == [CHALLENGE.size] * 6
 
 
 def test_the_lost_task_is_named_even_if_no_other_has_told():
