@@ -29,7 +29,7 @@ BENCH := --output docs/benchmarks.md --summary README.md
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick usual-kernels quick-tests kernels lint types unit thorough coverage engines fuzz chaos format bench paper docs interop wheel clean
+.PHONY: help demo test quick usual-kernels quick-tests kernels lint types unit thorough coverage engines spark-tests ray-tests fuzz chaos format bench paper docs interop wheel clean
 
 help:  ## Show these lines
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,12 +68,14 @@ unit: $(VENV)/.test-installed kernels  ## Run the tests; PROFILE=random draws ot
 	@$(UNIT) $(if $(PROFILE),--hypothesis-profile=$(PROFILE))
 	@echo "Not run: the tests of training on Spark and Ray; make engines installs both and runs them."
 
-# Spark needs Java 17, which pip does not install. Without it the tests say so and are skipped. One folder after the
-# other: both start several processes.
+# Spark needs Java 17, which pip does not install. Without it the tests say so and are skipped. Both engines wait for
+# their own processes most of the time, so their tests run side by side.
 engines: $(VENV)/.engines-installed kernels  ## Install Spark and Ray, and run the tests of training on them (KILLS=20 for more kills)
 	@command -v java >/dev/null || echo "Java is not installed, so the tests of Spark are skipped; install Java 17 to run them."
-	@PVTREE_KILLS=$(or $(KILLS),3) $(BIN)/python -m pytest -rs --timeout 600 tests/spark
-	@PVTREE_KILLS=$(or $(KILLS),3) $(BIN)/python -m pytest -rs --timeout 600 tests/ray
+	@$(MAKE) --no-print-directory -j 2 spark-tests ray-tests
+
+spark-tests ray-tests: %-tests:
+	@PVTREE_KILLS=$(or $(KILLS),3) $(BIN)/python -m pytest -rs --timeout 600 tests/$*
 
 thorough: $(VENV)/.test-installed kernels  ## Run the tests with ten times the examples and with whole products of cases
 	@PVTREE_THOROUGH=1 $(UNIT) --timeout 3000
