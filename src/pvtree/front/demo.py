@@ -1,4 +1,4 @@
-"""What `make demo` shows: a comparison with scikit-learn on real data, then all strategies on 8 workers."""
+"""What `make demo` shows: a comparison with scikit-learn on real data, then all strategies on 4 workers."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ MODELS = (
 ROW = "{:<14} {:<7} {:<9} {:>8} {:>13} {:>10} {:>15}"
 
 STRATEGIES = ("serial", "attribute", "data", "quantized", "voting", "exact_voting")
-N_WORKERS = 8
+N_WORKERS = 4
 STRATEGY_ROW = "{:<12} {:>8} {:>9} {:>24} {:>15} {:>8} {:>15}"
 
 NOTE = """
@@ -138,7 +138,7 @@ def main(data_sets: Sequence[DataSet] = DATA_SETS) -> None:
     compare_strategies()
 
 
-def compare_strategies(n_rows: int = 20_000, n_features: int = 300, n_trees: int = 20, top_k: int = 10) -> None:
+def compare_strategies(n_rows: int = 20_000, n_features: int = 300, n_trees: int = 10, top_k: int = 10) -> None:
     """Train the same GBDT on the same wide data with each strategy, and print what it cost."""
     X, y = datasets.make_classification(
         n_rows, n_features, n_informative=20, n_redundant=20, flip_y=0.1, class_sep=0.5, random_state=0
