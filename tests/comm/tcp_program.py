@@ -56,7 +56,7 @@ def training(folder: Path, rank: int, size: int, learner: str, victim: str, exch
 def endless(folder: Path, rank: int, size: int) -> None:
     """Exchange short and long messages until somebody is stopped, or for some seconds."""
     end = time.monotonic() + 40
-    with connect(folder, rank, size, timeout=1.0) as comm:
+    with connect(folder, rank, size, timeout=4.0) as comm:
         while time.monotonic() < end:
             comm.allgather(np.zeros(3_000_000, np.uint8), "rows")
             (folder / f"{rank}.busy").touch()

@@ -156,12 +156,12 @@ def test_trainings_killed_at_random_moments_go_on_from_their_checkpoint(tmp_path
 
 
 def test_a_stopped_rank_is_named_and_ends_all(tmp_path):
-    with started(3, "endings", "endless", tmp_path, "1.0") as process:
+    with started(3, "endings", "endless", tmp_path, "3.0") as process:
         wait_until_busy(process, 3, tmp_path)
         os.kill(int((tmp_path / "2.pid").read_text()), signal.SIGSTOP)
         assert wait_for_all_to_end(process, tmp_path) != 0
     # A rank stopped half-way through an exchange has answered one of the others: that one misses both in the next.
-    assert re.search(r"WorkerTimeoutError: Worker \d waited 1 s for workers? (?:[01], )?2 of 3 at", outputs(tmp_path))
+    assert re.search(r"WorkerTimeoutError: Worker \d waited 3 s for workers? (?:[01], )?2 of 3 at", outputs(tmp_path))
 
 
 def test_of_requests_that_end_together_only_the_broken_ones_are_blamed():

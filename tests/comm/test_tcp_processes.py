@@ -105,5 +105,5 @@ def test_a_stopped_worker_is_named_and_ends_all(tmp_path):
         for process in processes[:2]:
             assert process.wait(60) == 1
     # A worker stopped half-way through an exchange has answered one of the others: that one misses both in the next.
-    named = r"WorkerTimeoutError: Worker \d waited 1 s for workers? (?:[01], )?2 of 3"
+    named = r"WorkerTimeoutError: Worker \d waited 4 s for workers? (?:[01], )?2 of 3"
     assert re.search(named, (tmp_path / "out").read_text())

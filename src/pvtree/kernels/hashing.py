@@ -28,7 +28,7 @@ def hash_pair(key, counter):
 @njit
 def unit_interval(x):
     """A hash as a number in [0, 1)."""
-    return np.float64(x >> np.uint64(11)) * (1.0 / 9007399254740992.0)
+    return np.float64(x >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
 @njit
