@@ -34,7 +34,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## Show these lines
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.demo-installed  ## Train and evaluate on real data, a little over 2 minutes from nothing
+demo: $(VENV)/.demo-installed  ## Train and evaluate on real data, under 2 minutes from nothing
 	@$(BIN)/python -m pvtree.front.demo
 
 # First what the package itself needs, so that kernels are compiled while the test tools are installed.
