@@ -94,6 +94,20 @@ def test_two_processes_of_one_rank_are_told_so(tmp_path, quick):
     assert any("as worker 0; give every worker a rank of its own" in str(each) for each in outcomes)
 
 
+def test_a_file_that_another_worker_0_removes_while_it_is_written_is_written_again(tmp_path, monkeypatch):
+    replace, removed = os.replace, []
+
+    def remove_first(source, target):
+        if not removed:
+            removed.append(source)
+            os.unlink(source)
+        replace(source, target)
+
+    monkeypatch.setattr(rendezvous_file.os, "replace", remove_first)
+    assert together([in_folder(tmp_path / "job", rank, 2) for rank in range(2)]) == [[0, 1]] * 2
+    assert len(removed) == 1 and not os.listdir(tmp_path)
+
+
 @pytest.mark.skipif(os.geteuid() != 0 and not hasattr(os, "chmod"), reason="needs file permissions")
 def test_a_file_that_others_can_read_is_not_trusted(tmp_path):
     path = tmp_path / f"{rendezvous_file.PREFIX}{rendezvous_file.LEADER}"

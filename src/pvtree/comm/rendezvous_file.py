@@ -113,11 +113,13 @@ class Folder:
     def _hand_in(self, name: str, text: str) -> None:
         """Write a file in one step, so that nobody reads half of it."""
         path = self._path(name)
-        handle, temporary = tempfile.mkstemp(dir=self.folder, prefix=PREFIX)  # with mode 0600
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(temporary, path)
-        self._written.add(path)
+        while path not in self._written:
+            handle, temporary = tempfile.mkstemp(dir=self.folder, prefix=PREFIX)  # with mode 0600
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            with suppress(FileNotFoundError):  # a worker 0 that has just come has removed it among older files
+                os.replace(temporary, path)
+                self._written.add(path)
 
     def _read(self, path: Path) -> str | None:
         try:
